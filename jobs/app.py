@@ -1,0 +1,164 @@
+"""What a worker can run: `Handler`, `App`, `Schedule`, and the `JobContext` a handler may take."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from jobs.task import Payload, Pool, Task
+
+
+class JobContext(Protocol):
+    """What a handler may know of its own job. A handler takes it as its second argument, or not at all."""
+
+    @property
+    def job_id(self) -> int: ...
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first charged attempt."""
+        ...
+
+    @property
+    def organization_id(self) -> str | None: ...
+
+    @property
+    def deadline(self) -> datetime:
+        """When the attempt times out, by this host's clock (UTC)."""
+        ...
+
+    def progress(self, fraction: float, note: str = "") -> None:
+        """Publish how far the work is: 0.0 to 1.0 and a short note. Never blocks; the newest value wins."""
+        ...
+
+    def complete_in(self, connection: Any, result: BaseModel | None = None) -> Any:
+        """Finish the job inside the handler's own open transaction on `connection`.
+
+        Effects and success commit together or not at all. Await it where the connection is asynchronous.
+        Raises `LeaseLost` where the job no longer belongs to this worker: let it propagate, so that the
+        transaction rolls back.
+        """
+        ...
+
+
+HandlerFunction = Callable[..., Awaitable[BaseModel | None] | BaseModel | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """Binds a task to the coroutine function or plain function that does the work.
+
+    `function` takes `(payload)` or `(payload, job)`. Raises `TypeError` for any other signature.
+    """
+
+    task: Task[Any]
+    function: HandlerFunction
+    takes_context: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parameters = inspect.signature(self.function).parameters.values()
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"handler of {self.task.kind}: {self.function!r} is not a function") from error
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        required = [p for p in positional if p.default is p.empty]
+        keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+        if not len(positional) >= 1 or len(required) > 2 or keywords:
+            raise TypeError(f"handler of {self.task.kind} must take (payload) or (payload, job), not {parameters}")
+        takes_context = len(required) == 2 or (len(positional) >= 2 and positional[1].name == "job")
+        object.__setattr__(self, "takes_context", takes_context)
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(inspect.unwrap(self.function)) or inspect.iscoroutinefunction(
+            getattr(self.function, "__call__", None)  # noqa: B004  (an instance with an async __call__)
+        )
+
+
+class Misfire(StrEnum):
+    """What happens with occurrences that passed while no worker ran."""
+
+    LATEST = "latest"  # fire the newest one, forget the rest
+    SKIP = "skip"  # forget all that are later than the grace
+
+
+class Overlap(StrEnum):
+    """What happens when an occurrence comes while an earlier one is queued or running."""
+
+    SKIP = "skip"
+    QUEUE = "queue"
+    ALLOW = "allow"
+
+
+class Tick(Payload):
+    """The payload of a scheduled job: which schedule, and which point on its grid (UTC)."""
+
+    schedule: str
+    occurrence: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Enqueue `task` at every point of a fixed grid in UTC: the Unix epoch + n x `every`.
+
+    `grace` is how late an occurrence may fire before `misfire` decides. With `overlap` queue, an occurrence waits
+    for the one before it; with skip it is dropped; with allow both run.
+    """
+
+    name: str
+    task: Task[Tick]
+    every: timedelta
+    misfire: Misfire = Misfire.LATEST
+    overlap: Overlap = Overlap.SKIP
+    grace: timedelta = timedelta(minutes=1)
+
+    def __post_init__(self) -> None:
+        if not self.name or len(self.name) > 100:
+            raise ValueError(f"schedule name {self.name!r} must have 1 to 100 characters")
+        if self.task.payload_type is not Tick:
+            raise TypeError(
+                f"schedule {self.name}: the task {self.task.kind} takes {self.task.payload_type.__name__}; "
+                "a scheduled task takes Tick"
+            )
+        if self.every < timedelta(seconds=1) or self.every.microseconds:
+            raise ValueError(f"schedule {self.name}: every={self.every} must be whole seconds, at least one")
+        if self.grace < timedelta(0):
+            raise ValueError(f"schedule {self.name}: grace={self.grace} is negative")
+        object.__setattr__(self, "misfire", Misfire(self.misfire))
+        object.__setattr__(self, "overlap", Overlap(self.overlap))
+
+
+class App:
+    """Everything one worker can run.
+
+    `preload` names modules that the template imports before it forks, so that no child pays for the import.
+    Raises `ValueError` for two handlers of one kind, two schedules of one name, or a schedule without a handler.
+    """
+
+    def __init__(
+        self, handlers: Iterable[Handler], schedules: Iterable[Schedule] = (), *, preload: Iterable[str] = ()
+    ) -> None:
+        by_kind: dict[str, Handler] = {}
+        for handler in handlers:
+            if handler.task.kind in by_kind:
+                raise ValueError(f"two handlers for kind {handler.task.kind}")
+            by_kind[handler.task.kind] = handler
+        by_name: dict[str, Schedule] = {}
+        for schedule in schedules:
+            if schedule.name in by_name:
+                raise ValueError(f"two schedules named {schedule.name}")
+            if schedule.task.kind not in by_kind:
+                raise ValueError(f"schedule {schedule.name}: no handler for its kind {schedule.task.kind}")
+            by_name[schedule.name] = schedule
+        self.handlers: Mapping[str, Handler] = MappingProxyType(by_kind)
+        self.schedules: Mapping[str, Schedule] = MappingProxyType(by_name)
+        self.preload = tuple(preload)
+
+    def kinds(self, pool: Pool) -> list[str]:
+        """The kinds that run in `pool`."""
+        return [kind for kind, handler in self.handlers.items() if handler.task.pool is pool]

@@ -1,0 +1,139 @@
+"""One way to run statements on whatever connection a service already holds.
+
+A *program* is a generator that yields statements and is sent their rows. The logic stands once; `run` drives it
+synchronously or asynchronously, by the kind of the connection. Nothing here commits, and nothing here imports a
+driver: a connection is told by the module of its class, so a service pays only for the driver it uses.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """SQL with `%(name)s` parameters, and their values."""
+
+    sql: str
+    parameters: Mapping[str, Any]
+
+
+Program = Generator[Statement, Sequence[Row], T]
+
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+
+
+def run(db: Any, program: Program[T]) -> T | Awaitable[T]:
+    """Run `program` in the transaction that `db` has open.
+
+    `db`: a psycopg connection or cursor (sync or async), an SQLAlchemy 2 session or connection (sync or async), an
+    asyncpg connection, or a Django connection. Returns the program's value, or an awaitable of it where `db` is
+    asynchronous. Raises `TypeError` for anything else.
+    """
+    for named in type(db).__mro__:
+        adapter = _ADAPTERS.get((named.__module__.partition(".")[0], named.__name__))
+        if adapter is not None:
+            is_async, execute = adapter
+            return _drive_async(program, execute, db) if is_async else _drive(program, execute, db)
+    program.close()
+    raise TypeError(
+        f"cannot enqueue on {type(db).__module__}.{type(db).__qualname__}: pass the connection, cursor or session that "
+        "holds your transaction (psycopg, SQLAlchemy 2, asyncpg or Django), not a pool or an engine"
+    )
+
+
+def _drive(program: Program[T], execute: Callable[[Any, Statement], Sequence[Row]], db: Any) -> T:
+    rows: Sequence[Row] | None = None
+    try:
+        while True:
+            rows = execute(db, program.send(cast("Sequence[Row]", rows)))
+    except StopIteration as done:
+        return cast("T", done.value)
+    finally:
+        program.close()
+
+
+async def _drive_async(program: Program[T], execute: Callable[[Any, Statement], Any], db: Any) -> T:
+    rows: Sequence[Row] | None = None
+    try:
+        while True:
+            try:
+                wanted = program.send(cast("Sequence[Row]", rows))
+            except StopIteration as done:
+                return cast("T", done.value)
+            rows = await execute(db, wanted)
+    finally:
+        program.close()
+
+
+@cache
+def _colon_style(sql: str) -> str:
+    return _PARAMETER.sub(r":\1", sql)
+
+
+@cache
+def _dollar_style(sql: str) -> tuple[str, tuple[str, ...]]:
+    names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
+    return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", sql), names
+
+
+def _psycopg(db: Any, wanted: Statement) -> Sequence[Row]:
+    from psycopg.rows import tuple_row
+
+    # A cursor of our own: the caller's row factory and unread results stay as they are.
+    with getattr(db, "connection", db).cursor(row_factory=tuple_row) as cursor:
+        return cast("Sequence[Row]", cursor.execute(wanted.sql, wanted.parameters).fetchall())
+
+
+async def _psycopg_async(db: Any, wanted: Statement) -> Sequence[Row]:
+    from psycopg.rows import tuple_row
+
+    async with getattr(db, "connection", db).cursor(row_factory=tuple_row) as cursor:
+        await cursor.execute(wanted.sql, wanted.parameters)
+        return cast("Sequence[Row]", await cursor.fetchall())
+
+
+def _sqlalchemy(db: Any, wanted: Statement) -> Sequence[Row]:
+    from sqlalchemy import text
+
+    return [tuple(row) for row in db.execute(text(_colon_style(wanted.sql)), dict(wanted.parameters))]
+
+
+async def _sqlalchemy_async(db: Any, wanted: Statement) -> Sequence[Row]:
+    from sqlalchemy import text
+
+    return [tuple(row) for row in await db.execute(text(_colon_style(wanted.sql)), dict(wanted.parameters))]
+
+
+async def _asyncpg(db: Any, wanted: Statement) -> Sequence[Row]:
+    sql, names = _dollar_style(wanted.sql)
+    return [tuple(row) for row in await db.fetch(sql, *(wanted.parameters[name] for name in names))]
+
+
+def _django(db: Any, wanted: Statement) -> Sequence[Row]:
+    with db.cursor() as cursor:
+        cursor.execute(wanted.sql, dict(wanted.parameters))
+        return cast("Sequence[Row]", cursor.fetchall())
+
+
+_ADAPTERS: dict[tuple[str, str], tuple[bool, Callable[[Any, Statement], Any]]] = {
+    ("psycopg", "Connection"): (False, _psycopg),
+    ("psycopg", "Cursor"): (False, _psycopg),
+    ("psycopg", "AsyncConnection"): (True, _psycopg_async),
+    ("psycopg", "AsyncCursor"): (True, _psycopg_async),
+    ("sqlalchemy", "Session"): (False, _sqlalchemy),
+    ("sqlalchemy", "scoped_session"): (False, _sqlalchemy),
+    ("sqlalchemy", "Connection"): (False, _sqlalchemy),
+    ("sqlalchemy", "AsyncSession"): (True, _sqlalchemy_async),
+    ("sqlalchemy", "async_scoped_session"): (True, _sqlalchemy_async),
+    ("sqlalchemy", "AsyncConnection"): (True, _sqlalchemy_async),
+    ("asyncpg", "Connection"): (True, _asyncpg),
+    ("asyncpg", "PoolConnectionProxy"): (True, _asyncpg),
+    ("django", "BaseDatabaseWrapper"): (False, _django),
+    ("django", "ConnectionProxy"): (False, _django),
+}

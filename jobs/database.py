@@ -1,0 +1,128 @@
+"""The worker's way to the database: every call is bounded on this side, and every failure has one name.
+
+A half-open socket answers nothing for hours; the server's own time-outs cannot help then. So each call has a bound
+here, a connection that broke is replaced by the pool, and a caller sees `DatabaseUnavailable` and may try again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.rows import tuple_row
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+
+from jobs.connection import Program, Row
+from jobs.sql import statement
+
+# psycopg waits up to 5 s for its own cancel request after a call ran into its bound.
+MAX_CONNECTIONS = 4  # claims, outcomes, housekeeping and one to spare; the lease keeper and the listener have their own
+
+_UNAVAILABLE = (
+    psycopg.OperationalError,  # broken, refused, cancelled by a time-out, deadlock, shut down
+    psycopg.InterfaceError,
+    errors.ReadOnlySqlTransaction,  # the old primary, after a fail-over
+    PoolTimeout,
+    PoolClosed,
+    TimeoutError,
+    OSError,
+)
+
+
+class DatabaseUnavailable(Exception):
+    """The database did not answer in time or refused; nothing is known of what the call did. Try again."""
+
+
+def connection_parameters(application_name: str, connect_timeout: float) -> dict[str, Any]:
+    """What every connection of a worker is opened with. Times in seconds.
+
+    Session time-outs are not set here: a pooler in transaction mode refuses start-up options.
+    """
+    return {
+        "application_name": application_name,
+        "connect_timeout": max(2, round(connect_timeout)),  # libpq takes whole seconds, two at least
+        "keepalives_idle": 10,  # a peer that vanished is noticed in about 10 + 3 x 5 s even while nothing is sent
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 15_000,  # ms: what was sent and not acknowledged by then breaks the connection
+        "prepare_threshold": None,  # a generic plan can pick the wrong index, and poolers lose prepared statements
+    }
+
+
+class Session:
+    """One connection while a call holds it: runs statements of `jobs/sql` by name."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._connection = connection
+
+    async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
+        """Run the statement of that name; return its rows."""
+        async with self._connection.cursor(row_factory=tuple_row) as cursor:
+            await cursor.execute(statement(query), parameters)
+            return await cursor.fetchall() if cursor.description else []
+
+    async def run(self, program: Program[Any]) -> Any:
+        """Drive a program of `jobs.connection` on this connection."""
+        from jobs.connection import run
+
+        return await run(self._connection, program)
+
+    @asynccontextmanager
+    async def savepoint(self) -> AsyncIterator[None]:
+        """A nested transaction: what fails inside it is undone alone."""
+        async with self._connection.transaction():
+            yield
+
+
+class Database:
+    """A small pool of connections with a bound on every call.
+
+    `call_timeout`, in seconds, covers waiting for a connection and running the statements.
+    """
+
+    def __init__(self, url: str, *, call_timeout: float, application_name: str) -> None:
+        self._call_timeout = call_timeout
+        self._pool = AsyncConnectionPool(
+            url,
+            min_size=1,
+            max_size=MAX_CONNECTIONS,
+            open=False,
+            timeout=call_timeout,
+            reconnect_timeout=5,  # after that the pool gives up that try; the next call asks again
+            kwargs={**connection_parameters(application_name, call_timeout), "autocommit": True},
+            name=application_name,
+        )
+
+    async def open(self) -> None:
+        await self._pool.open()
+
+    async def close(self) -> None:
+        await self._pool.close(timeout=2)
+
+    async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
+        """Run one statement in its own transaction. Raises `DatabaseUnavailable`."""
+        async with self._session() as session:
+            return await session.fetch(query, **parameters)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Session]:
+        """Run several statements in one transaction. Raises `DatabaseUnavailable`, also for a failed commit."""
+        async with self._session() as session, session.savepoint():
+            yield session
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Session]:
+        try:
+            async with asyncio.timeout(self._call_timeout), self._pool.connection() as connection:
+                yield Session(connection)
+        except _UNAVAILABLE as error:
+            raise DatabaseUnavailable(f"{type(error).__name__}: {error}".strip()) from error
+
+
+def json_or_none(value: Mapping[str, Any] | None) -> str | None:
+    """JSON text for a jsonb parameter."""
+    import json
+
+    return None if value is None else json.dumps(value, default=str)

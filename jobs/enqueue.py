@@ -1,0 +1,158 @@
+"""Enqueue a job in the caller's own transaction: it exists exactly when that transaction commits."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Generic
+from uuid import UUID
+
+from jobs.connection import Program, Statement, run
+from jobs.sql import statement
+from jobs.task import MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES, P, Priority, Task
+
+ENQUEUE_BATCH = 5_000  # rows a statement: some MB at most for usual payloads, and no gain beyond it
+
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Generic[P]):
+    """One job for `enqueue_many`: the payload and what `enqueue` takes as keywords."""
+
+    payload: P
+    organization_id: str | UUID | int | None = None
+    dedupe_key: str | None = None
+    dedupe_active: bool = False
+    concurrency_key: str | None = None
+    run_after: datetime | timedelta | None = None
+    priority: Priority | None = None
+
+
+def enqueue(
+    db: Any,
+    task: Task[P],
+    payload: P,
+    *,
+    organization_id: str | UUID | int | None = None,
+    dedupe_key: str | None = None,
+    dedupe_active: bool = False,
+    concurrency_key: str | None = None,
+    run_after: datetime | timedelta | None = None,
+    priority: Priority | None = None,
+) -> Any:
+    """Write one job in the transaction that `db` has open. Await the result where `db` is asynchronous.
+
+    `db` is a psycopg connection or cursor, an SQLAlchemy 2 session or connection, an asyncpg connection or a Django
+    connection. `dedupe_key`: at most one queued job of this kind and key; with `dedupe_active` a running one counts
+    too. `concurrency_key`: at most one running job of this key, over all kinds and hosts. `run_after`: a moment with
+    its time zone, or a delay counted from the transaction's start.
+
+    Returns the job's id, or None where its dedupe key is taken. Raises `TypeError` or `ValueError` before anything is
+    written for a payload of another type or over 1 MiB, a key over 500 characters, or a `run_after` without zone.
+    Never commits.
+    """
+    job = Job(
+        payload=payload,
+        organization_id=organization_id,
+        dedupe_key=dedupe_key,
+        dedupe_active=dedupe_active,
+        concurrency_key=concurrency_key,
+        run_after=run_after,
+        priority=priority,
+    )
+    return run(db, _enqueue_one(_insert(task, [job])))
+
+
+def enqueue_many(db: Any, task: Task[P], jobs: Iterable[P | Job[P]]) -> Any:
+    """Write many jobs of one kind, thousands a statement, in the transaction that `db` has open.
+
+    Each element is a payload, or a `Job` where it needs keys or a time of its own. Returns (await it where `db` is
+    asynchronous) a list in the same order: the job's id, or None where its dedupe key is taken. Raises like `enqueue`,
+    before the first row is written. Never commits.
+    """
+    prepared = [job if isinstance(job, Job) else Job(payload=job) for job in jobs]
+    batches = [_insert(task, prepared[i : i + ENQUEUE_BATCH]) for i in range(0, len(prepared), ENQUEUE_BATCH)]
+    return run(db, _enqueue_batches(batches))
+
+
+def _enqueue_one(insert: Statement) -> Program[int | None]:
+    rows = yield insert
+    job_id: int | None = rows[0][0]
+    return job_id
+
+
+def _enqueue_batches(inserts: list[Statement]) -> Program[list[int | None]]:
+    ids: list[int | None] = []
+    for insert in inserts:
+        rows = yield insert
+        ids.extend(row[0] for row in rows)
+    return ids
+
+
+def _insert(task: Task[P], jobs: Sequence[Job[P]]) -> Statement:
+    if not isinstance(task, Task):
+        raise TypeError(f"enqueue needs a Task, not {task!r}")
+    for job in jobs:
+        _check(task, job)
+    moments = [job.run_after if isinstance(job.run_after, datetime) else None for job in jobs]
+    delays = [job.run_after if isinstance(job.run_after, timedelta) else timedelta(0) for job in jobs]
+    return Statement(
+        statement("enqueue"),
+        {
+            "kind": task.kind,
+            "pool": str(task.pool),
+            "max_attempts": task.max_attempts,
+            "timeout": task.timeout,
+            "payloads": [payload_json(task, job.payload) for job in jobs],
+            "priorities": [int(task.priority if job.priority is None else job.priority) for job in jobs],
+            "run_afters": moments,
+            "delays": delays,
+            "organization_ids": [None if job.organization_id is None else str(job.organization_id) for job in jobs],
+            "dedupe_keys": [job.dedupe_key for job in jobs],
+            "dedupe_actives": [job.dedupe_active for job in jobs],
+            "concurrency_keys": [job.concurrency_key for job in jobs],
+        },
+    )
+
+
+def _check(task: Task[P], job: Job[P]) -> None:
+    if not isinstance(job.payload, task.payload_type):
+        raise TypeError(f"{task.kind} takes {task.payload_type.__name__}, not {type(job.payload).__name__}")
+    if job.run_after is not None and not isinstance(job.run_after, datetime | timedelta):
+        raise TypeError(f"{task.kind}: run_after must be a datetime or a timedelta, not {job.run_after!r}")
+    if isinstance(job.run_after, datetime) and job.run_after.utcoffset() is None:
+        raise ValueError(f"{task.kind}: run_after={job.run_after} has no time zone")
+    if job.priority is not None and not isinstance(job.priority, Priority):
+        raise TypeError(f"{task.kind}: priority must be a Priority, not {job.priority!r}")
+    if not isinstance(job.dedupe_active, bool):
+        raise TypeError(f"{task.kind}: dedupe_active must be True or False, not {job.dedupe_active!r}")
+    if job.dedupe_active and job.dedupe_key is None:
+        raise ValueError(f"{task.kind}: dedupe_active needs a dedupe_key")
+    if not isinstance(job.organization_id, str | UUID | int | None):
+        raise TypeError(f"{task.kind}: organization_id must be a string, a UUID or a number")
+    for name, key in (
+        ("dedupe_key", job.dedupe_key),
+        ("concurrency_key", job.concurrency_key),
+        ("organization_id", str(job.organization_id or "")),
+    ):
+        if key is None:
+            continue
+        if not isinstance(key, str):
+            raise TypeError(f"{task.kind}: {name} must be a string, not {key!r}")
+        if len(key) > MAX_KEY_LENGTH or "\x00" in key:
+            raise ValueError(f"{task.kind}: {name} must have at most {MAX_KEY_LENGTH} characters and no NUL")
+
+
+def payload_json(task: Task[P], payload: P) -> str:
+    """The payload as it is stored. Raises `ValueError` where it is over 1 MiB or holds what PostgreSQL refuses."""
+    text = payload.model_dump_json()
+    size = len(text.encode())
+    if size > MAX_PAYLOAD_BYTES:
+        raise ValueError(
+            f"{task.kind}: the payload has {size:,} bytes, {MAX_PAYLOAD_BYTES:,} are allowed; "
+            "store the data and pass its identifier"
+        )
+    if "\\u0000" in text and _ESCAPED_NUL.search(text):
+        raise ValueError(f"{task.kind}: the payload holds a NUL character, which PostgreSQL cannot store")
+    return text

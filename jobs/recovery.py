@@ -1,0 +1,87 @@
+"""What any worker does for all of them: settle what lost workers left, and free what waits for nothing.
+
+Nothing here is itself a job. Every pass is bounded, skips rows that somebody else holds, and can be run by any number
+of workers at once.
+"""
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from jobs.database import Database
+from jobs.outcome import AttemptReport, Died, JobError, Returned, Verdict
+from jobs.store import Fence, JobStore
+
+log = logging.getLogger("oomph.rescue")
+
+RESCUE_BATCH = 100  # jobs a transaction: short locks even where a worker with a thousand slots was lost
+SWEEP_KEYS = 1_000  # concurrency keys a pass: some ms of index probes
+BURY_BATCH = 500
+
+
+class Recovery:
+    """`unknown_kind_grace`: how long a job of a kind that no live worker knows may wait for one that does."""
+
+    def __init__(self, database: Database, store: JobStore, *, unknown_kind_grace: timedelta) -> None:
+        self._database = database
+        self._store = store
+        self._grace = unknown_kind_grace
+        self._last_key = ""
+
+    async def rescue(self) -> int:
+        """Mark workers whose lease ran out as lost and put their jobs back or to an end. Returns how many jobs."""
+        for worker_id, host, pid, running in await self._database.fetch("mark_lost"):
+            log.error("worker %s (pid %s on %s) is lost with %s running jobs", worker_id, pid, host, running)
+        settled = 0
+        while True:
+            batch = await self._rescue_batch()
+            settled += batch
+            if batch < RESCUE_BATCH:
+                return settled
+
+    async def _rescue_batch(self) -> int:
+        async with self._database.transaction() as session:
+            rows = await session.fetch("lost_jobs", limit=RESCUE_BATCH)
+            blamed: set[tuple[UUID | None, str]] = set()
+            for job_id, claim, kind, worker_id, _attempt, host, counted in rows:
+                why = f"the lease of worker {worker_id} on {host or 'an unknown host'} ran out while it ran this job"
+                # One lost worker is one kill a kind, however many of its jobs were running.
+                counts = not counted and (worker_id, kind) not in blamed
+                blamed.add((worker_id, kind))
+                report = AttemptReport(
+                    Died(Verdict.WORKER_LOST, JobError("WorkerLost", why)), {"certainty": "certain", "why": why}
+                )
+                # The savepoint keeps one job's trouble, such as a fresh copy of its dedupe key, from the others.
+                async with session.savepoint():
+                    await self._store.finish_in(session, Fence(job_id, claim), report, counts=counts)
+        return len(rows)
+
+    async def release_unknown(self, worker_id: UUID, known: Sequence[Fence]) -> int:
+        """Give back, uncharged, what a claim of this worker took although its answer never arrived.
+
+        `known` must be complete: no claim of this worker may be on its way.
+        """
+        fences = await self._store.unknown_claims(worker_id, known)
+        for fence in fences:
+            why = "the answer to its claim was lost, so it never started"
+            await self._store.finish(fence, AttemptReport(Returned(Verdict.RELEASED, why)))
+        return len(fences)
+
+    async def sweep_blocked(self) -> int:
+        """Let jobs go that wait behind a concurrency key which no running job holds. Returns how many."""
+        rows = await self._database.fetch("sweep_blocked", after=self._last_key, limit=SWEEP_KEYS)
+        last, freed, _ = rows[0]
+        self._last_key = last or ""
+        return int(freed)
+
+    async def bury_unknown(self) -> int:
+        """End due jobs whose kind no live worker knows. Returns how many."""
+        rows = await self._database.fetch("bury_unknown", grace=self._grace, limit=BURY_BATCH)
+        for job_id, kind in rows:
+            log.error("job %s is dead: no live worker knows the kind %s", job_id, kind)
+        return len(rows)
+
+    async def forget_workers(self) -> None:
+        """Remove rows of workers that were lost more than a day ago."""
+        await self._database.fetch("forget_workers")

@@ -1,0 +1,85 @@
+"""Schedules in the database: what fires an occurrence, once, however many workers tick."""
+
+import logging
+from datetime import UTC, datetime
+
+from jobs.app import App, Misfire, Overlap, Schedule, Tick
+from jobs.database import Database, Session
+from jobs.schedule import due, next_after
+
+log = logging.getLogger("oomph.schedules")
+
+
+class Scheduler:
+    """Ticks the schedules of `app`; `name` is the app's own name, which owns their rows."""
+
+    def __init__(self, database: Database, app: App, *, name: str) -> None:
+        self._database = database
+        self._schedules = app.schedules
+        self._app = name
+
+    async def sync(self) -> None:
+        """Write new and changed schedules, remove those that this app no longer declares."""
+        now = datetime.now(UTC)  # only to choose a new schedule's first grid point; ticks use the database's clock
+        async with self._database.transaction() as session:
+            rows = await session.fetch("remove_schedules", app=self._app, names=list(self._schedules))
+            for name, cancelled in rows:
+                log.info("schedule %s was removed; %s queued jobs cancelled", name, cancelled)
+            for schedule in sorted(self._schedules.values(), key=lambda schedule: schedule.name):
+                await session.fetch(
+                    "sync_schedule",
+                    name=schedule.name,
+                    app=self._app,
+                    kind=schedule.task.kind,
+                    every=schedule.every,
+                    misfire=str(schedule.misfire),
+                    overlap=str(schedule.overlap),
+                    grace=schedule.grace,
+                    next_occurrence=next_after(now, schedule.every),
+                )
+
+    async def tick(self) -> list[int]:
+        """Fire what is due; return the ids of the jobs."""
+        if not self._schedules:
+            return []
+        fired: list[int] = []
+        async with self._database.transaction() as session:
+            rows = await session.fetch("due_schedules", names=list(self._schedules))
+            for name, every, misfire, _, grace, next_occurrence, now, active in rows:
+                schedule = self._schedules[name]
+                plan = due(next_occurrence, now, every=every, misfire=Misfire(misfire), grace=grace)
+                if plan.missed:
+                    log.warning("schedule %s: %s occurrences passed while nothing ticked", name, plan.missed)
+                occurrence = plan.fire
+                if occurrence is not None and active and schedule.overlap is Overlap.SKIP:
+                    log.info("schedule %s: %s skipped, an earlier occurrence is not finished", name, occurrence)
+                    occurrence = None
+                if occurrence is not None:
+                    fired += await self._fire(session, schedule, occurrence)
+                await session.fetch(
+                    "advance_schedule", name=name, next_occurrence=plan.next_occurrence, fired=occurrence
+                )
+        return fired
+
+    async def seconds_to_next(self) -> float | None:
+        """Seconds until a schedule of this app is due; None without schedules."""
+        if not self._schedules:
+            return None
+        rows = await self._database.fetch("next_schedule", names=list(self._schedules))
+        return None if rows[0][0] is None else float(rows[0][0])
+
+    async def _fire(self, session: Session, schedule: Schedule, occurrence: datetime) -> list[int]:
+        task = schedule.task
+        rows = await session.fetch(
+            "fire_schedule",
+            name=schedule.name,
+            kind=task.kind,
+            pool=str(task.pool),
+            priority=int(task.priority),
+            max_attempts=task.max_attempts,
+            timeout=task.timeout,
+            payload=Tick(schedule=schedule.name, occurrence=occurrence.astimezone(UTC)).model_dump_json(),
+            occurrence=occurrence,
+            concurrency_key=f"schedule:{schedule.name}" if schedule.overlap is Overlap.QUEUE else None,
+        )
+        return [row[0] for row in rows]

@@ -1,0 +1,1 @@
+INSERT INTO background_kinds (kind) VALUES (%(kind)s) ON CONFLICT DO NOTHING

@@ -1,0 +1,31 @@
+-- Invariant 6: `resume --probe` lets exactly one job of a paused kind through. The kind's row is locked first, so two
+-- workers cannot both send a probe.
+WITH asked AS MATERIALIZED (
+    SELECT k.kind FROM background_kinds AS k
+     WHERE k.paused_at IS NOT NULL AND k.probe AND k.probe_job_id IS NULL AND k.kind = ANY (%(kinds)s::text[])
+       AND EXISTS (SELECT 1 FROM background_workers AS w
+                    WHERE w.id = %(worker_id)s::uuid AND w.lost_at IS NULL AND w.lease_until > clock_timestamp())
+     ORDER BY k.kind LIMIT 1
+       FOR UPDATE SKIP LOCKED
+), chosen AS MATERIALIZED (
+    SELECT job.id FROM background_jobs AS job
+      JOIN asked USING (kind)
+     WHERE job.status = 'queued' AND NOT job.blocked AND job.run_after <= statement_timestamp()
+       AND (job.concurrency_key IS NULL
+            OR (NOT EXISTS (SELECT 1 FROM background_jobs AS busy
+                             WHERE busy.status = 'running' AND busy.concurrency_key = job.concurrency_key)
+                AND pg_try_advisory_xact_lock(hashtext('oomph concurrency key'), hashtext(job.concurrency_key))))
+     ORDER BY job.priority, job.run_after, job.id LIMIT 1
+       FOR UPDATE OF job SKIP LOCKED
+), marked AS (
+    UPDATE background_kinds AS k SET probe_job_id = chosen.id FROM chosen, asked WHERE k.kind = asked.kind
+    RETURNING k.generation
+)
+UPDATE background_jobs AS job
+   SET status = 'running', pool = %(pool)s, claim = job.claim + 1, attempt = job.attempt + 1, worker_id = %(worker_id)s::uuid,
+       started_at = clock_timestamp(), finished_at = NULL, progress = NULL, progress_note = NULL,
+       generation = marked.generation
+  FROM chosen, marked
+ WHERE job.id = chosen.id
+RETURNING 0, job.id, job.claim, job.kind, job.pool, job.payload::text, job.attempt, job.max_attempts, job.timeout,
+          job.organization_id, job.concurrency_key, job.priority, job.run_after

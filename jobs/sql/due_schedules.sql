@@ -1,0 +1,8 @@
+-- Invariant 7: whoever holds the row fires the occurrence; the others skip it.
+SELECT name, every, misfire, overlap, grace, next_occurrence, clock_timestamp(),
+       EXISTS (SELECT 1 FROM background_jobs AS job
+                WHERE job.schedule = s.name AND job.status IN ('queued', 'running'))
+  FROM background_schedules AS s
+ WHERE name = ANY (%(names)s::text[]) AND next_occurrence <= clock_timestamp()
+ ORDER BY name
+   FOR UPDATE SKIP LOCKED

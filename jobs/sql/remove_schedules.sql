@@ -1,0 +1,13 @@
+-- A schedule that its app no longer declares fires no more, and what it still has in the queue is cancelled.
+WITH removed AS (
+    DELETE FROM background_schedules WHERE app = %(app)s AND name <> ALL (%(names)s::text[]) RETURNING name
+), cancelled AS (
+    UPDATE background_jobs AS job
+       SET status = 'cancelled', finished_at = clock_timestamp(),
+           error = jsonb_build_object('type', 'ScheduleRemoved', 'frames', '',
+                                      'message', 'schedule ' || job.schedule || ' was removed')
+      FROM removed
+     WHERE job.schedule = removed.name AND job.status = 'queued'
+    RETURNING job.id
+)
+SELECT name, (SELECT count(*) FROM cancelled) FROM removed

@@ -1,0 +1,12 @@
+-- Invariant 7: an unchanged schedule goes on where the last worker stopped; a changed one starts anew on its own grid.
+INSERT INTO background_schedules AS s (name, app, kind, every, misfire, overlap, grace, next_occurrence)
+VALUES (%(name)s, %(app)s, %(kind)s, %(every)s, %(misfire)s, %(overlap)s, %(grace)s, %(next_occurrence)s)
+ON CONFLICT (name) DO UPDATE
+   SET app = excluded.app, kind = excluded.kind, every = excluded.every, misfire = excluded.misfire,
+       overlap = excluded.overlap, grace = excluded.grace, revision = s.revision + 1,
+       next_occurrence = CASE WHEN s.every = excluded.every THEN s.next_occurrence
+                              ELSE excluded.next_occurrence END
+ WHERE (s.app, s.kind, s.every, s.misfire, s.overlap, s.grace)
+       IS DISTINCT FROM (excluded.app, excluded.kind, excluded.every, excluded.misfire, excluded.overlap,
+                         excluded.grace)
+RETURNING s.revision

@@ -1,0 +1,368 @@
+"""What a worker does with the table of jobs: claim, finish, publish progress.
+
+A lost lease is a value here, never an exception: the writes of a claim that is no longer the newest match no row, and
+the caller is told which. `DatabaseUnavailable` is the one exception that means "ask again".
+"""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from psycopg import errors
+
+from jobs.app import App
+from jobs.backoff import backoff
+from jobs.database import Database, Session, json_or_none
+from jobs.outcome import (
+    AttemptReport,
+    Cancelled,
+    Died,
+    Failed,
+    JobError,
+    Returned,
+    Snoozed,
+    Succeeded,
+    Verdict,
+)
+from jobs.streak import KindHealth, streak
+
+PAUSED_BY = "oomph"  # the actor of a pause that no person asked for
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What every write about a running job must match, together with `status = 'running'`."""
+
+    id: int
+    claim: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedJob:
+    """A job as its claim returned it."""
+
+    id: int
+    claim: int
+    kind: str
+    pool: str
+    payload: str  # JSON text, not yet validated
+    attempt: int
+    max_attempts: int
+    timeout: timedelta
+    organization_id: str | None = None
+    concurrency_key: str | None = None
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.id, self.claim)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The answer to a claim. `parked` jobs wait behind a running job of their key: claim again, others may follow."""
+
+    jobs: list[ClaimedJob]
+    parked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An attempt's end was written. `status` is the job's new one; `paused` says that it paused its kind."""
+
+    status: str
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The claim is no longer the newest: nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a report changes the job's row."""
+
+    name: str  # retry, bury, return or cancel
+    delay: timedelta = timedelta(0)
+    error: JobError | None = None
+
+
+class JobStore:
+    """Claims and outcomes of one worker process.
+
+    `retry_delay` is the first back-off in seconds, `pause_after` the number of kills in a row that pause a kind.
+    """
+
+    def __init__(self, database: Database, *, retry_delay: float, pause_after: int) -> None:
+        self._database = database
+        self._retry_delay = retry_delay
+        self._pause_after = pause_after
+
+    async def register(
+        self, worker_id: UUID, *, host: str, pid: int, version: str, pools: Sequence[str], app: App, lease: timedelta
+    ) -> None:
+        """Make this worker known, with a lease from now on, and publish its kinds' declarations."""
+        tasks = sorted((handler.task for handler in app.handlers.values()), key=lambda task: task.kind)
+        async with self._database.transaction() as session:
+            await session.fetch(
+                "declare_kinds",
+                kinds=[task.kind for task in tasks],
+                pools=[str(task.pool) for task in tasks],
+                priorities=[int(task.priority) for task in tasks],
+                max_attempts=[task.max_attempts for task in tasks],
+                timeouts=[task.timeout for task in tasks],
+            )
+            await session.fetch(
+                "register",
+                worker_id=worker_id,
+                host=host,
+                pid=pid,
+                version=version,
+                pools=list(pools),
+                kinds=[task.kind for task in tasks],
+                lease=lease,
+            )
+
+    async def deregister(self, worker_id: UUID) -> None:
+        """Take this worker's row away; it stays while a job is still running under it, so that others rescue it."""
+        await self._database.fetch("deregister", worker_id=worker_id)
+
+    async def claim(self, worker_id: UUID, pool: str, kinds: Sequence[str], slots: int) -> Claim:
+        """Take up to `slots` due jobs of these kinds, best first."""
+        try:
+            rows = await self._database.fetch("claim", worker_id=worker_id, pool=pool, kinds=list(kinds), slots=slots)
+        except errors.UniqueViolation:
+            # Another claim took a job of the same concurrency key between our look and our write. It made progress,
+            # so asking again does too.
+            return Claim([], parked=1)
+        return Claim([_claimed(row) for row in rows if row[1] is not None], parked=rows[0][0])
+
+    async def claim_probe(self, worker_id: UUID, pool: str, kinds: Sequence[str]) -> list[ClaimedJob]:
+        """Take the one job that a paused kind may run as its probe, if one was asked for."""
+        try:
+            rows = await self._database.fetch("claim_probe", worker_id=worker_id, pool=pool, kinds=list(kinds))
+        except errors.UniqueViolation:
+            return []
+        return [_claimed(row) for row in rows]
+
+    async def next_due(self, kinds: Sequence[str]) -> float | None:
+        """Seconds until the next job of these kinds is due; None where none waits."""
+        rows = await self._database.fetch("next_due", kinds=list(kinds))
+        return None if rows[0][0] is None else float(rows[0][0])
+
+    async def complete(self, successes: Mapping[Fence, str | None]) -> set[Fence]:
+        """Write many successes (JSON results) in one transaction. Returns the fences that were lost."""
+        async with self._database.transaction() as session:
+            rows = await session.fetch(
+                "complete",
+                ids=[fence.id for fence in successes],
+                claims=[fence.claim for fence in successes],
+                results=list(successes.values()),
+            )
+            written = {row[0] for row in rows}
+            troubled = await session.fetch(
+                "troubled_kinds", kinds=sorted({row[1] for row in rows}), ids=[row[0] for row in rows]
+            )
+            for (kind,) in troubled:
+                for job_id, _, generation in (row for row in rows if row[1] == kind):
+                    await self._judge(session, kind, Verdict.SUCCEEDED, job_id=job_id, generation=generation)
+        return {fence for fence in successes if fence.id not in written}
+
+    async def finish(self, fence: Fence, report: AttemptReport) -> Finished | Lost:
+        """Write how one attempt ended: job, attempt, streak and perhaps the kind's pause, all or nothing."""
+        while True:
+            try:
+                async with self._database.transaction() as session:
+                    return await self.finish_in(session, fence, report)
+            except errors.UniqueViolation:
+                # A copy with the same dedupe key was queued after our look at the queue. The next look sees it.
+                continue
+
+    async def finish_in(
+        self, session: Session, fence: Fence, report: AttemptReport, *, counts: bool = True
+    ) -> Finished | Lost:
+        """`finish` inside a transaction of the caller's. `counts` is false where the kill was counted already."""
+        if isinstance(report.outcome, Succeeded):
+            return await self._succeed_in(session, fence, report)
+        verdict = report.outcome.verdict
+        ending = self._ending(report, attempt=1)
+        known = await session.fetch("job_by_fence", id=fence.id, claim=fence.claim)
+        if known:
+            ending = self._ending(report, attempt=known[0][1])
+        rows = await session.fetch(
+            "finish",
+            id=fence.id,
+            claim=fence.claim,
+            ending=ending.name,
+            refund=not verdict.is_charged,
+            delay=ending.delay,
+            error=json_or_none(asdict(ending.error) if ending.error else None),
+        )
+        if not rows:
+            return Lost()
+        status, kind, _pool, attempt, generation, worker_id, started_at, *_ = rows[0]
+        await self._record(session, fence, report, attempt, kind, worker_id, started_at, counts)
+        paused = await self._judge(session, kind, verdict, job_id=fence.id, generation=generation, counts=counts)
+        return Finished(status, paused)
+
+    async def _succeed_in(self, session: Session, fence: Fence, report: AttemptReport) -> Finished | Lost:
+        assert isinstance(report.outcome, Succeeded)
+        if not report.outcome.completed_in:
+            rows = await session.fetch(
+                "complete", ids=[fence.id], claims=[fence.claim], results=[report.outcome.result]
+            )
+            if not rows:
+                return Lost()
+        known = await session.fetch("job_by_fence", id=fence.id, claim=fence.claim)
+        if not known:
+            return Lost()
+        status, attempt, kind, generation, worker_id, started_at = known[0]
+        if status == "running":  # the handler's own transaction did not commit
+            error = JobError(
+                "TransactionNotCommitted",
+                "the handler called complete_in and returned, but its transaction did not commit",
+            )
+            return await self.finish_in(session, fence, AttemptReport(Failed(error), report.evidence, report.process))
+        if status != "succeeded":
+            return Lost()
+        if report.evidence:
+            await self._record(session, fence, report, attempt, kind, worker_id, started_at, counts=True)
+        await self._judge(session, kind, Verdict.SUCCEEDED, job_id=fence.id, generation=generation)
+        return Finished(status)
+
+    async def status(self, fence: Fence) -> str | None:
+        """The job's status, if this is still its newest claim."""
+        rows = await self._database.fetch("job_by_fence", id=fence.id, claim=fence.claim)
+        return str(rows[0][0]) if rows else None
+
+    async def progress(self, news: Mapping[Fence, tuple[float, str]]) -> set[Fence]:
+        """Publish `(fraction, note)` of running jobs. Returns the fences that were lost."""
+        rows = await self._database.fetch(
+            "progress",
+            ids=[fence.id for fence in news],
+            claims=[fence.claim for fence in news],
+            fractions=[fraction for fraction, _ in news.values()],
+            notes=[note for _, note in news.values()],
+        )
+        ours = {row[0] for row in rows}
+        return {fence for fence in news if fence.id not in ours}
+
+    async def cancels(self, worker_id: UUID) -> list[Fence]:
+        """The running jobs of this worker that an operator wants cancelled."""
+        return [Fence(*row) for row in await self._database.fetch("cancels", worker_id=worker_id)]
+
+    async def unknown_claims(self, worker_id: UUID, known: Iterable[Fence]) -> list[Fence]:
+        """Jobs that run under this worker's name although it knows nothing of them: a claim's answer was lost."""
+        fences = list(known)
+        rows = await self._database.fetch(
+            "unknown_claims",
+            worker_id=worker_id,
+            ids=[fence.id for fence in fences],
+            claims=[fence.claim for fence in fences],
+        )
+        return [Fence(*row) for row in rows]
+
+    def _ending(self, report: AttemptReport, attempt: int) -> Ending:
+        retry = backoff(attempt, self._retry_delay, random.random())
+        match report.outcome:
+            case Failed(error, permanent=True):
+                return Ending("bury", error=error)
+            case Failed(error) | Died(_, error):
+                return Ending("retry", retry, error)
+            case Snoozed(delay) | Returned(_, _, delay):
+                return Ending("return", delay)
+            case Cancelled():
+                return Ending("cancel")
+            case Succeeded():
+                raise AssertionError("a success is completed, not ended")
+
+    async def _record(
+        self,
+        session: Session,
+        fence: Fence,
+        report: AttemptReport,
+        attempt: int,
+        kind: str,
+        worker_id: UUID | None,
+        started_at: Any,
+        counts: bool,
+    ) -> None:
+        verdict, process = report.outcome.verdict, report.process
+        error = report.outcome.error if isinstance(report.outcome, Failed | Died) else None
+        evidence = dict(report.evidence)
+        if isinstance(report.outcome, Returned):
+            evidence.setdefault("why", report.outcome.why)
+        await session.fetch(
+            "record_attempt",
+            id=fence.id,
+            claim=fence.claim,
+            attempt=attempt,
+            kind=kind,
+            worker_id=worker_id,
+            pid=process.pid,
+            started_at=started_at,
+            verdict=str(verdict),
+            evidence=json_or_none(evidence),
+            charged=verdict.is_charged,
+            is_kill=verdict.is_kill and counts,
+            signal=process.signal,
+            exit_code=process.exit_code,
+            peak_memory_mb=process.peak_memory_mb,
+            memory_limit_mb=process.memory_limit_mb,
+            cpu_seconds=process.cpu_seconds,
+            error=json_or_none(asdict(error) if error else None),
+            output_tail=process.output_tail or None,
+        )
+
+    async def _judge(
+        self, session: Session, kind: str, verdict: Verdict, *, job_id: int, generation: int, counts: bool = True
+    ) -> bool:
+        """Move the kind's streak; pause the kind in this transaction where the streak says so. Returns whether."""
+        rows = await session.fetch("lock_kind", kind=kind)
+        if not rows:
+            if not verdict.is_kill:
+                return False
+            await session.fetch("add_kind", kind=kind)
+            rows = await session.fetch("lock_kind", kind=kind)
+        before = KindHealth(*rows[0])
+        after = streak(
+            before, verdict, job_id=job_id, generation=generation, counts=counts, pause_after=self._pause_after
+        )
+        if after == before:
+            return False
+        paused = after.paused and not before.paused
+        reason = await self._pause_reason(session, kind, after.kill_streak) if paused else None
+        await session.fetch(
+            "write_kind",
+            kind=kind,
+            kill_streak=after.kill_streak,
+            paused=after.paused,
+            probe=after.probe,
+            probe_job_id=after.probe_job_id,
+            actor=PAUSED_BY,
+            reason=reason,
+        )
+        if paused:
+            subject = f"{kind} is paused: its jobs killed their process {after.kill_streak} times in a row"
+            await session.fetch(
+                "audit", actor=PAUSED_BY, action="pause", target=kind, reason=reason, detail=json_or_none({})
+            )
+            await session.fetch("notice", severity="critical", subject=subject, body=reason)
+        if after.paused != before.paused or after.probe_job_id != before.probe_job_id:
+            await session.fetch("notify", channel="background_control", payload="kinds")
+        return paused
+
+    async def _pause_reason(self, session: Session, kind: str, kills: int) -> str:
+        rows = await session.fetch("recent_kills", kind=kind, count=kills)
+        told = [
+            f"job {job_id} attempt {attempt} on {host}: {verdict}" + (f" ({why})" if why else "")
+            for job_id, attempt, verdict, host, why in reversed(rows)
+        ]
+        return f"{kills} kills in a row:\n" + "\n".join(told)
+
+
+def _claimed(row: Sequence[Any]) -> ClaimedJob:
+    return ClaimedJob(*row[1:11])

@@ -1,0 +1,103 @@
+"""What a declaration needs: `Task`, `Payload`, `Pool`, `Priority`, and the two exceptions a handler may raise.
+
+A service imports this module to enqueue and never imports the work. Nothing here knows a database.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import IntEnum, StrEnum
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+MAX_KIND_LENGTH = 100  # a kind is a label in logs, metrics and process titles, not a sentence
+MAX_KEY_LENGTH = 500  # keys stand in b-tree indexes, whose entries PostgreSQL caps near 2,700 bytes
+MAX_PAYLOAD_BYTES = 1 << 20  # a payload names things, it does not carry them
+MAX_ATTEMPTS = 1_000
+MAX_TIMEOUT = timedelta(days=7)
+
+_KIND = re.compile(r"[a-z0-9][a-z0-9_.:-]*")
+
+
+class Payload(BaseModel):
+    """Identifiers and plain values that a job carries; never a row or a session.
+
+    Unknown fields are refused, so that a job written by a newer release fails with a clear message
+    instead of running with half of what it was given.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Pool(StrEnum):
+    """Where a kind runs, by what it consumes."""
+
+    AGENT = "agent"  # waits on the network: many at once on the supervisor's loop
+    INGEST = "ingest"  # eats memory and processors: one capped process per job
+    SYSTEM = "system"  # short work on the supervisor's loop, kept apart from long agents
+
+
+class Priority(IntEnum):
+    """Claims take the smallest number first."""
+
+    INTERACTIVE = 0
+    DEFAULT = 1
+    BULK = 2
+
+
+class PermanentError(Exception):
+    """Raised by a handler: the job is dead at once, further attempts cannot help."""
+
+
+class Snooze(Exception):
+    """Raised by a handler: back into the queue for `delay`; the attempt is not spent."""
+
+    def __init__(self, delay: timedelta) -> None:
+        if delay < timedelta(0):
+            raise ValueError(f"Snooze(delay={delay}) is negative")
+        super().__init__(f"snoozed for {delay}")
+        self.delay = delay
+
+
+P = TypeVar("P", bound=Payload)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(Generic[P]):
+    """The declaration of a kind.
+
+    `max_attempts` counts charged attempts. `timeout` bounds one attempt. `memory_mb` (pool `ingest` only) asks for
+    more or less than `WORKER_INGEST_MEMORY_MB`, in MiB. An exception of a type in `permanent_errors` makes the job
+    dead at once. Raises `ValueError` or `TypeError` where the declaration itself is wrong.
+    """
+
+    kind: str
+    payload_type: type[P]
+    pool: Pool
+    max_attempts: int = 5
+    timeout: timedelta = timedelta(minutes=5)
+    priority: Priority = Priority.DEFAULT
+    memory_mb: int | None = None
+    permanent_errors: tuple[type[Exception], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _KIND.fullmatch(self.kind) or len(self.kind) > MAX_KIND_LENGTH:
+            raise ValueError(
+                f"kind {self.kind!r}: use lower-case letters, digits and . _ : - "
+                f"(first a letter or digit, {MAX_KIND_LENGTH} characters at most)"
+            )
+        if not issubclass(self.payload_type, Payload):
+            raise TypeError(f"{self.kind}: payload_type must be a subclass of Payload, not {self.payload_type!r}")
+        if not isinstance(self.pool, Pool):
+            raise TypeError(f"{self.kind}: pool must be one of {', '.join(Pool)}, not {self.pool!r}")
+        if not isinstance(self.priority, Priority):
+            raise TypeError(f"{self.kind}: priority must be one of {', '.join(p.name for p in Priority)}")
+        if not 1 <= self.max_attempts <= MAX_ATTEMPTS:
+            raise ValueError(f"{self.kind}: max_attempts={self.max_attempts} is outside 1 to {MAX_ATTEMPTS}")
+        if not timedelta(0) < self.timeout <= MAX_TIMEOUT:
+            raise ValueError(f"{self.kind}: timeout={self.timeout} is outside 0 to {MAX_TIMEOUT}")
+        if self.memory_mb is not None and self.pool is not Pool.INGEST:
+            raise ValueError(f"{self.kind}: memory_mb needs pool ingest; pool {self.pool} has no process of its own")
+        if self.memory_mb is not None and self.memory_mb < 1:
+            raise ValueError(f"{self.kind}: memory_mb={self.memory_mb} must be at least 1")
