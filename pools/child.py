@@ -1,0 +1,247 @@
+"""The life of one child: from the fork to its last frame, as named steps.
+
+Until the gate opens it owns nothing and nobody owns it: end of file at the gate means that it was born for a
+supervisor that has gone or has changed its mind, and it exits. After the gate it dies with the supervisor, is
+capped, and runs one handler. It leaves by `os._exit`, so nothing that the template registered runs twice; what a
+handler registers with `atexit` does not run either.
+
+A handler may open its own connections: it runs after the gate, in a process that shares none.
+
+`sys.exit(n)` in a handler is what it says, the end of the process without a result: verdict `exited`, or `vanished`
+for 0. Any other exception, also KeyboardInterrupt and CancelledError, is a failure of the handler.
+"""
+
+import asyncio
+import faulthandler
+import gc
+import inspect
+import logging
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+from setproctitle import setproctitle
+
+from jobs.app import App, Handler
+from jobs.context import BoundContext, result_json
+from jobs.outcome import MAX_MESSAGE_CHARS, clip
+from jobs.task import PermanentError, Snooze
+from pools import memory, process
+from pools.errors import describe, invalid_payload
+from pools.frames import Failure, JobFrame, Snoozing, Success, Unborn, pack, receive_job
+from pools.progress import ProgressSender
+from pools.symptoms import memory_sign
+
+TOKEN_VARIABLE = "OOMPH_JOB_TOKEN"  # noqa: S105  (it names the job a process belongs to; it opens nothing)
+DUMP_SIGNAL = signal.SIGQUIT  # asks for the stacks, as it does of a JVM and of Go
+DUMP_END = b"-- end of stacks --\n"
+OOM_SCORE_RAISE = 600  # above the +500 that doubles a process's badness: the kernel takes a child before its parents
+MAX_STACK_FRAMES = 30  # of one exception; the innermost are kept
+
+
+def token_text(mark: int) -> str:
+    """The mark as it stands in the environment of whatever the job executes."""
+    return f"{mark:016x}"
+
+
+def live(app: App, job_fd: int, output_fd: int, mark: int, kept: Collection[int]) -> NoReturn:
+    """Be the child, from right after the fork; never returns."""
+    code = 1
+    try:
+        _own_session(mark)
+        _default_signals()
+        _own_descriptors(job_fd, output_fd, kept)
+        with socket.socket(fileno=job_fd) as connection:
+            job = receive_job(connection)
+            if job is not None:
+                code = _run(app, job, connection)
+    except BaseException:  # noqa: BLE001  (nothing may unwind into the template's frames)
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _own_session(mark: int) -> None:
+    os.setsid()
+    process.carry_mark(mark)
+    os.environ[TOKEN_VARIABLE] = token_text(mark)
+
+
+def _default_signals() -> None:
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
+        if signal.getsignal(number) not in (signal.SIG_DFL, None):
+            signal.signal(number, signal.SIG_DFL)
+    # As in every Python process: a closed connection is a BrokenPipeError, not a death. subprocess undoes it.
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _own_descriptors(job_fd: int, output_fd: int, kept: Collection[int]) -> None:
+    os.dup2(output_fd, 1)
+    os.dup2(output_fd, 2)
+    process.close_descriptors_except([job_fd, *kept])
+
+
+def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
+    try:
+        process.die_with_parent(job.supervisor)
+        handler = app.handlers[job.kind]
+        _raise_oom_score()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core of a capped child is gigabytes of somebody's data
+        lift_limit = memory.limit_this_process(job.memory_mb)
+        _prepare_interpreter(job)
+        _arm_stack_dump()
+        sender = ProgressSender(connection)
+        reserve = memory.reserve()
+    except Exception as error:  # noqa: BLE001  (whatever it is, the job never ran and must not pay)
+        connection.sendall(pack(Unborn(why=clip(f"setting up the child: {error!r}", MAX_MESSAGE_CHARS))))
+        return 1
+    frame: Success | Failure | Snoozing
+    try:
+        frame = _call(handler, job, sender)
+        last = pack(frame)
+    except SystemExit as asked:
+        return _exit_code(asked)
+    except Snooze as snooze:
+        last = pack(Snoozing(seconds=snooze.delay.total_seconds()))
+    except BaseException as error:  # noqa: BLE001  (all of them are the handler's)
+        # The limit may be the very thing that was hit: give memory back before anything is formatted.
+        reserve.clear()
+        lift_limit()
+        last = _pack_failure(error, handler)
+    sender.finish()
+    connection.sendall(last)
+    _flush()
+    return 0
+
+
+def _raise_oom_score() -> None:
+    path = Path("/proc/self/oom_score_adj")
+    path.write_text(str(min(1000, int(path.read_text()) + OOM_SCORE_RAISE)))
+
+
+def _prepare_interpreter(job: JobFrame) -> None:
+    gc.enable()
+    random.seed()
+    if (numpy_random := sys.modules.get("numpy.random")) is not None:
+        numpy_random.seed()  # numpy, unlike `random`, does not notice a fork
+    setproctitle(f"oomph: {job.kind} job {job.id} attempt {job.attempt}")
+    if not logging.root.handlers:
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+
+
+def _arm_stack_dump() -> None:
+    """On a crash and on DUMP_SIGNAL, write all stacks to the output pipe, also while C code holds the interpreter."""
+    pipe = os.dup(2)  # a handler may redirect its standard error
+    faulthandler.enable(pipe)
+
+    def dump_tasks(*_: object) -> None:
+        # faulthandler sees a waiting loop only as its selector; the coroutines that wait are in its tasks.
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            for task in asyncio.all_tasks(loop):
+                os.write(pipe, f"\n{_stack_of(task)}".encode(errors="replace"))
+        os.write(pipe, DUMP_END)
+
+    signal.signal(DUMP_SIGNAL, dump_tasks)
+    faulthandler.register(DUMP_SIGNAL, pipe, all_threads=True, chain=True)
+
+
+def _stack_of(task: asyncio.Task[Any]) -> str:
+    lines = [f"Task {task.get_name()} (oldest call first):"]
+    waiting: Any = task.get_coro()
+    while waiting is not None and len(lines) <= MAX_STACK_FRAMES:
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+        if frame is None:
+            lines.append(f"  waits for {waiting!r}"[:300])
+            break
+        lines.append(f'  File "{frame.f_code.co_filename}", line {frame.f_lineno} in {frame.f_code.co_name}')
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
+    return "\n".join(lines) + "\n"
+
+
+def _call(handler: Handler, job: JobFrame, sender: ProgressSender) -> Success | Failure:
+    try:
+        payload = handler.task.payload_type.model_validate_json(job.payload)
+    except ValidationError as error:
+        invalid = invalid_payload(error)
+        return Failure(type=invalid.type, message=invalid.message, permanent=True)
+    context = BoundContext(job.id, job.claim, job.attempt, job.organization_id, job.deadline, sender.publish)
+    arguments = (payload, context) if handler.takes_context else (payload,)
+
+    async def call() -> Any:
+        value = handler.function(*arguments)
+        return await value if inspect.isawaitable(value) else value
+
+    value: Any = asyncio.run(call()) if handler.is_async else handler.function(*arguments)
+    if context.completed_in:
+        return Success(completed_in=True)
+    try:
+        return Success(result=result_json(value))
+    except MemoryError:
+        raise
+    except (TypeError, ValueError) as error:
+        return Failure(type="InvalidResult", message=clip(str(error), MAX_MESSAGE_CHARS), permanent=True)
+
+
+def _pack_failure(error: BaseException, handler: Handler) -> bytes:
+    try:
+        sign = memory_sign(error)
+        told = describe(error.with_traceback(_below_this_file(error.__traceback__)))
+        return pack(
+            Failure(
+                type=told.type,
+                message=told.message,
+                frames=told.frames,
+                permanent=isinstance(error, (PermanentError, *handler.task.permanent_errors)),
+                memory=sign.text if sign else "",
+                lost_helper=bool(sign and sign.lost_helper),
+            )
+        )
+    except MemoryError:
+        return _NO_MEMORY_LEFT
+
+
+_NO_MEMORY_LEFT = pack(
+    Failure(type="MemoryError", message="out of memory, and none left to describe where", memory="MemoryError")
+)
+
+
+def _below_this_file(frames: TracebackType | None) -> TracebackType | None:
+    """The reader looks for the handler, not for what called it."""
+    start = below = frames
+    while below is not None:
+        if below.tb_frame.f_code.co_filename == __file__ and below.tb_next is not None:
+            start = below.tb_next
+        below = below.tb_next
+    return start
+
+
+def _exit_code(asked: SystemExit) -> int:
+    print(f"the handler called sys.exit({asked.code!r})", file=sys.stderr)
+    traceback.print_exception(asked)
+    _flush()
+    if asked.code is None:
+        return 0
+    return asked.code & 0xFF if isinstance(asked.code, int) else 1
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception as error:  # noqa: BLE001  (a handler may have closed or replaced it)
+            os.write(2, f"output was lost: {error!r}\n".encode())
+    logging.shutdown()

@@ -1,0 +1,30 @@
+"""How an exception becomes a stored error: type, message, last frames."""
+
+import traceback
+
+from pydantic import ValidationError
+
+from jobs.outcome import JobError
+
+LAST_FRAMES = 30
+
+
+def describe(error: BaseException) -> JobError:
+    """The exception with its last frames and its causes. Never raises, whatever `str(error)` does."""
+    try:
+        message = str(error)
+    except Exception as broken:  # noqa: BLE001  (a hostile __str__ may raise anything)
+        message = f"(its message could not be read: {type(broken).__name__})"
+    frames = "".join(traceback.TracebackException.from_exception(error, limit=-LAST_FRAMES, compact=True).format())
+    return JobError(_name(type(error)), message, frames)
+
+
+def invalid_payload(error: ValidationError) -> JobError:
+    """What is wrong with a payload, without its values: they may be secrets."""
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    told = "; ".join(f"{'.'.join(map(str, detail['loc'])) or 'payload'}: {detail['msg']}" for detail in found)
+    return JobError("InvalidPayload", f"the payload does not fit {error.title}: {told}")
+
+
+def _name(kind: type[BaseException]) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,210 @@
+"""The frames between supervisor, template and child: a closed set of values, and their bounded transport.
+
+A child is on a stream, `length (4 bytes, big endian) | JSON`, because a result may be larger than a datagram; the
+template is on SOCK_SEQPACKET, one frame a packet, because descriptors travel with its requests. What a child sends
+is judged as hostile: anything that is too long, is not valid or stays unfinished is no frame at all, and nothing
+after it is read.
+"""
+
+import socket
+import struct
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
+from pydantic_core import from_json
+
+from jobs.outcome import MAX_FRAMES_CHARS, MAX_MESSAGE_CHARS, MAX_RESULT_BYTES
+
+_HEADER = struct.Struct("!I")
+# A result is JSON text inside a JSON string, where every quote and backslash doubles; the rest is small and bounded.
+MAX_FRAME_BYTES = 2 * MAX_RESULT_BYTES + (64 << 10)
+MAX_NOTE_CHARS = 500  # a progress note is one line on a page
+MAX_PACKET_BYTES = 64 << 10  # below the kernel's default send buffer of 208 KiB, so a packet never blocks
+MAX_REFUSAL_CHARS = 12_000  # of a template's words: at four bytes a character still within one packet
+
+
+class _Frame(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class JobFrame(_Frame):
+    """Opens a child's gate: the job, its limits, and the process that owns it."""
+
+    supervisor: int
+    id: int
+    claim: int
+    kind: str
+    payload: str
+    attempt: int
+    organization_id: str | None
+    deadline: datetime
+    memory_mb: int
+
+
+class Progress(_Frame):
+    frame: Literal["progress"] = "progress"
+    fraction: float = Field(ge=0, le=1, allow_inf_nan=False)
+    note: str = Field(max_length=MAX_NOTE_CHARS)
+
+
+class Success(_Frame):
+    """The handler returned. `result` is JSON text."""
+
+    frame: Literal["success"] = "success"
+    result: str | None = Field(None, max_length=MAX_RESULT_BYTES)
+    completed_in: bool = False
+
+    @field_validator("result")
+    @classmethod
+    def _is_json(cls, result: str | None) -> str | None:
+        if result is not None:
+            from_json(result)
+        return result
+
+
+class Failure(_Frame):
+    """The handler raised. `memory` says which sign of exhausted memory its chain of exceptions holds, if any."""
+
+    frame: Literal["failure"] = "failure"
+    type: str = Field(max_length=MAX_MESSAGE_CHARS)
+    message: str = Field(max_length=MAX_MESSAGE_CHARS)
+    frames: str = Field("", max_length=MAX_FRAMES_CHARS)
+    permanent: bool = False
+    memory: str = Field("", max_length=MAX_MESSAGE_CHARS)
+    lost_helper: bool = False  # the sign is a helper process that died by SIGKILL: only a counter can say of what
+
+
+class Snoozing(_Frame):
+    frame: Literal["snoozing"] = "snoozing"
+    seconds: float = Field(ge=0, allow_inf_nan=False)
+
+
+class Unborn(_Frame):
+    """The child could not be set up; its handler never ran."""
+
+    frame: Literal["unborn"] = "unborn"
+    why: str = Field(max_length=MAX_MESSAGE_CHARS)
+
+
+LastFrame = Success | Failure | Snoozing | Unborn
+_child_frames: TypeAdapter[Progress | LastFrame] = TypeAdapter(
+    Annotated[Progress | LastFrame, Field(discriminator="frame")]
+)
+
+
+class Ready(_Frame):
+    """The template serves. Its sizes are in MiB."""
+
+    frame: Literal["ready"] = "ready"
+    data_mb: float
+    rss_mb: float
+
+
+class Refused(_Frame):
+    """The template will not serve, for a reason that is written for a person."""
+
+    frame: Literal["refused"] = "refused"
+    why: str
+
+
+class Spawn(_Frame):
+    """Asks the template for a child; the descriptors of its job socket and its output pipe travel along."""
+
+    sequence: int
+    mark: int
+
+
+class Spawned(_Frame):
+    frame: Literal["spawned"] = "spawned"
+    sequence: int
+    pid: int
+
+
+class NotSpawned(_Frame):
+    frame: Literal["not_spawned"] = "not_spawned"
+    sequence: int
+    why: str
+
+
+TemplateFrame = Ready | Refused | Spawned | NotSpawned
+_template_frames: TypeAdapter[TemplateFrame] = TypeAdapter(Annotated[TemplateFrame, Field(discriminator="frame")])
+
+
+def pack(frame: BaseModel) -> bytes:
+    """The frame as bytes for a stream. Raises `ValueError` where it is longer than any reader takes."""
+    body = frame.model_dump_json().encode()
+    if len(body) > MAX_FRAME_BYTES:
+        raise ValueError(f"a frame of {len(body)} bytes is over the limit of {MAX_FRAME_BYTES}")
+    return _HEADER.pack(len(body)) + body
+
+
+def packet(frame: BaseModel) -> bytes:
+    """The frame as one packet."""
+    return frame.model_dump_json().encode()
+
+
+def parse_packet(data: bytes) -> TemplateFrame:
+    """Raises `ValueError` for anything but a frame of a template."""
+    return _template_frames.validate_json(data)
+
+
+def receive_job(connection: socket.socket) -> JobFrame | None:
+    """Block until the job frame is there; None where the other side closes first."""
+    length = _receive_exactly(connection, _HEADER.size)
+    body = length and _receive_exactly(connection, _HEADER.unpack(length)[0])
+    return JobFrame.model_validate_json(body) if body else None
+
+
+def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        chunk = connection.recv(size - len(data))
+        if not chunk:
+            return None
+        data += chunk
+    return bytes(data)
+
+
+class FrameReader:
+    """Collects the frames of one child from whatever pieces arrive.
+
+    `last` is the first frame that ends the attempt; nothing after it counts. `broken` says why reading stopped early.
+    """
+
+    def __init__(self) -> None:
+        self.last: LastFrame | None = None
+        self.broken: str | None = None
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Progress | None:
+        """Take more bytes; return the newest progress among the frames they completed."""
+        newest: Progress | None = None
+        if self.last is not None or self.broken is not None:
+            return None
+        self._buffer += data
+        while len(self._buffer) >= _HEADER.size:
+            (length,) = _HEADER.unpack_from(self._buffer)
+            if length > MAX_FRAME_BYTES:
+                self._break(f"it announced a frame of {length} bytes; {MAX_FRAME_BYTES} is the limit")
+                break
+            end = _HEADER.size + length
+            if len(self._buffer) < end:
+                break
+            body = bytes(self._buffer[_HEADER.size : end])
+            del self._buffer[:end]
+            try:
+                frame = _child_frames.validate_json(body)
+            except ValueError:
+                self._break(f"it sent {length} bytes that are no frame")
+                break
+            if isinstance(frame, Progress):
+                newest = frame
+            else:
+                self.last = frame
+                self._buffer.clear()
+        return newest
+
+    def _break(self, why: str) -> None:
+        self.broken = why
+        self._buffer.clear()

@@ -1,0 +1,160 @@
+"""The supervisor's hold on one child: its pidfd, its job socket, its output, and what was measured of it."""
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from pools import process
+from pools.child import DUMP_END, DUMP_SIGNAL
+from pools.execution import Execution, Intent
+from pools.frames import FrameReader
+from pools.intake import Intake
+from pools.leftovers import Tree
+from pools.memory import Baseline, OomCounters
+from pools.output import Output
+from pools.spawner import Spawner, SpawnFailed
+from pools.verdict import ChildEvidence
+
+GATE_SECONDS = 10.0  # for a child to take its job frame; it does nothing else
+DUMP_SECONDS = 0.5  # for its stacks at the deadline; a job that is over its time gets no more of it
+
+
+@dataclass(eq=False)
+class OwnedChild:
+    """A child from the moment its pid is known until it is reaped.
+
+    `kill` is safe from any thread, everything else belongs to the loop.
+    """
+
+    execution: Execution
+    tree: Tree
+    limit_mb: int
+    pidfd: int
+    gate: socket.socket
+    output: Output
+    exited: asyncio.Event = field(default_factory=asyncio.Event)
+    frames: FrameReader = field(default_factory=FrameReader)
+    baseline: Baseline = field(default_factory=Baseline)
+    last_mb: float | None = None
+    peak_mb: float | None = None
+    is_reaped: bool = False
+    _intakes: list[Intake] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    async def born(cls, execution: Execution, spawner: Spawner, mark: int, limit_mb: int) -> "OwnedChild":
+        """Have a child made and take hold of it. Raises `SpawnFailed`.
+
+        Where this fails or is cancelled half-way, the child finds its gate closed and exits.
+        """
+        job = execution.job
+        with ExitStack() as ours, ExitStack() as theirs:
+            try:
+                gate, their_socket = socket.socketpair()
+                ours.callback(gate.close)
+                theirs.callback(their_socket.close)
+                output_fd, their_output = os.pipe()
+                ours.callback(os.close, output_fd)
+                theirs.callback(os.close, their_output)
+                pid = await spawner.spawn(mark, their_socket.fileno(), their_output)
+                pidfd = os.pidfd_open(pid)
+                ours.callback(os.close, pidfd)
+                socket_copy = os.dup(gate.fileno())
+            except OSError as error:
+                raise SpawnFailed(f"{error.strerror}, making a child") from error
+            gate.setblocking(False)
+            ours.pop_all()
+        output = Output(f"job {job.id} attempt {job.attempt}", job_id=job.id, attempt=job.attempt)
+        child = cls(execution, Tree(pid, mark), limit_mb, pidfd, gate, output)
+        child._intakes = [Intake(socket_copy, child._take_frames), Intake(output_fd, output.take)]
+        asyncio.get_running_loop().add_reader(pidfd, child._has_exited)
+        return child
+
+    @property
+    def pid(self) -> int:
+        return self.tree.leader
+
+    async def open_gate(self, frame: bytes) -> str | None:
+        """Hand over the job; from here on the attempt is the job's. Returns what went wrong, if anything did."""
+        try:
+            async with asyncio.timeout(GATE_SECONDS):
+                await asyncio.get_running_loop().sock_sendall(self.gate, frame)
+        except (TimeoutError, OSError) as error:
+            return f"the child did not take its job: {error!r}"
+        return None
+
+    async def dump_stacks(self) -> None:
+        """Ask for the stacks of all threads and tasks, and wait a moment for them."""
+        self.output.expect_dump(DUMP_END)
+        with self._lock:
+            if not self.is_reaped:
+                process.send(self.pidfd, DUMP_SIGNAL)
+        await self.output.wait_for_dump(DUMP_SECONDS)
+        self.drain()
+
+    def kill(self) -> None:
+        """SIGKILL the child and its group. What left the group is ended with `tree.kill` once the child is dead."""
+        with self._lock:
+            if not self.is_reaped:
+                process.send(self.pidfd, signal.SIGKILL)
+                process.kill_group(self.pid)
+
+    def drain(self) -> None:
+        for intake in self._intakes:
+            intake.drain()
+
+    def note_memory(self, used_mb: float) -> None:
+        self.last_mb = used_mb
+        self.peak_mb = max(used_mb, self.peak_mb or 0)
+
+    def reap(self) -> process.Ending | None:
+        """Give the pid back to the kernel; no signal is sent to it afterwards."""
+        with self._lock:
+            ending = process.reap(self.pid)
+            self.is_reaped = True
+            asyncio.get_running_loop().remove_reader(self.pidfd)
+            os.close(self.pidfd)
+        self.drain()
+        self.output.finish()
+        for intake in self._intakes:
+            intake.close()
+        self.gate.close()
+        return ending
+
+    def evidence(
+        self, intent: Intent | None, ending: process.Ending | None, before: OomCounters, after: OomCounters
+    ) -> ChildEvidence:
+        """All that is known, once the child is reaped. `before` and `after` enclose its death."""
+        peak_mb = self.peak_mb
+        if ending is not None:
+            # The kernel's peak is of the largest process, and starts with what the template had: approximate.
+            peak_mb = max(peak_mb or 0, (ending.peak_kb - self.baseline.peak) / 1024)
+        return ChildEvidence(
+            intent=intent,
+            frame=self.frames.last,
+            broken_frame=self.frames.broken,
+            status=None if ending is None else ending.status,
+            before=before,
+            after=after,
+            limit_mb=self.limit_mb,
+            last_mb=self.last_mb,
+            peak_mb=peak_mb,
+            cpu_seconds=None if ending is None else ending.cpu_seconds,
+            pid=self.pid,
+            output_tail=self.output.tail,
+            stacks=self.output.dump,
+            timeout=self.execution.job.timeout,
+        )
+
+    def _take_frames(self, data: bytes) -> None:
+        progress = self.frames.feed(data)
+        if progress is not None:
+            self.execution.publish(progress.fraction, progress.note)
+
+    def _has_exited(self) -> None:
+        asyncio.get_running_loop().remove_reader(self.pidfd)
+        self.exited.set()

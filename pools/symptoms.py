@@ -1,0 +1,58 @@
+"""Signs that an exception comes from exhausted memory, however the library at hand words it."""
+
+import errno
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+MAX_CHAIN = 100  # exceptions looked at; a chain can be a cycle of any length
+
+# Native code words it so when an allocation failed and it had no MemoryError to raise.
+_WORDS = ("can't start new thread", "std::bad_alloc", "cannot allocate memory", "out of memory")
+_ABORTED = frozenset({-6, 134})  # SIGABRT, as a child of ours or as a shell reports it: std::bad_alloc, V8 at its limit
+_KILLED = frozenset({-9, 137})
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySign:
+    """What pointed at memory. `lost_helper`: a helper process died by SIGKILL, which alone proves nothing."""
+
+    text: str
+    lost_helper: bool = False
+
+
+def memory_sign(error: BaseException) -> MemorySign | None:
+    """The first sign in the error, its causes, its contexts and the members of its groups."""
+    return next((sign for link in _chain(error) if (sign := _sign_of(link))), None)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting and len(seen) < MAX_CHAIN:
+        link = waiting.pop(0)
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        waiting += [link.__cause__, link.__context__]
+        if isinstance(link, BaseExceptionGroup):
+            waiting += link.exceptions
+
+
+def _sign_of(error: BaseException) -> MemorySign | None:
+    name = type(error).__name__
+    if isinstance(error, MemoryError):  # numpy's and pyarrow's own types are subclasses
+        return MemorySign(name)
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        return MemorySign(f"{name} ENOMEM")
+    if isinstance(error, subprocess.CalledProcessError):
+        if error.returncode in _ABORTED:
+            return MemorySign(f"a helper process aborted ({error.returncode})")
+        if error.returncode in _KILLED:
+            return MemorySign(f"a helper process was killed by SIGKILL ({error.returncode})", lost_helper=True)
+        return None
+    if isinstance(error, (RuntimeError, OSError, SystemError)):
+        text = str(error).lower()
+        return next((MemorySign(f"{name}: {words}") for words in _WORDS if words in text), None)
+    return None

@@ -1,0 +1,196 @@
+"""The template: an exec'ed process with one thread that has everything imported, and only forks.
+
+    supervisor                        template                       (middle)             child
+        |  posix_spawn ------------------>|  load, check, freeze
+        |<------------------ Ready/Refused|
+        |  Spawn + job socket, pipe ----->|  fork ---------------------->|  fork ------------>|  setsid, ... gate
+        |                                 |<------------------ its pid --|                    |
+        |                                 |  waitpid(middle)          _exit                   |
+        |<------------------- Spawned(pid)|                                                   |
+        |  pidfd_open(pid), JobFrame -------------------------------------------------------->|  runs the job
+
+The middle process ends before the pid is reported, so by then the kernel has given the child to the supervisor
+(which must be a subreaper: `process.adopt_orphans`). The supervisor thus gets a real exit status of every child, and
+the template may die or be replaced at any time without a child noticing.
+
+What makes a fork safe here is what the template does not have: no second thread (whose locks would stay locked), no
+event loop (whose epoll set would be shared), no connection (whose stream would be shared). It checks this after
+every import and refuses to serve otherwise. It dies with the supervisor: by parent-death signal, and by end of file.
+"""
+
+import gc
+import os
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from setproctitle import setproctitle
+
+from jobs.app import App
+from jobs.loading import AppError, import_module, load_app
+from pools import child, process
+from pools.frames import MAX_PACKET_BYTES, MAX_REFUSAL_CHARS, NotSpawned, Ready, Refused, Spawn, Spawned, packet
+from pools.procfs import parse_sizes
+
+SETTINGS = {
+    # A BLAS or OpenMP pool of one thread per core would not survive the fork; a job may raise these for itself.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "MALLOC_ARENA_MAX": "2",  # each further arena of malloc reserves 64 MiB, which counts against RLIMIT_DATA
+    "PYTHONUNBUFFERED": "1",  # what a job printed before a SIGKILL has reached the pipe
+}
+
+
+class Unsafe(Exception):
+    """What was loaded cannot be forked safely."""
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Run as `python -m pools.template SPEC CONTROL_FD SUPERVISOR_PID MARK`."""
+    spec, (control_fd, supervisor, mark) = arguments[0], map(int, arguments[1:])
+    process.die_with_parent(supervisor)
+    process.close_descriptors_except([control_fd])
+    process.carry_mark(mark)
+    setproctitle(f"oomph: template for {spec}")
+    control = socket.socket(fileno=control_fd)
+    try:
+        app = _load(spec, control_fd)
+    except (AppError, Unsafe) as error:
+        control.send(packet(Refused(why=str(error)[:MAX_REFUSAL_CHARS])))
+        sys.exit(1)
+    gc.collect()
+    gc.disable()
+    gc.freeze()  # a collection in a child would otherwise write to, and so copy, every page that holds an object
+    sizes = parse_sizes(Path("/proc/self/status").read_text())
+    control.send(packet(Ready(data_mb=sizes["VmData"] / 1024, rss_mb=sizes["VmRSS"] / 1024)))
+    _serve(control, app)
+
+
+def _load(spec: str, control_fd: int) -> App:
+    with _witness_threads() as started:
+        app = load_app(spec)
+        _check_fork_safety(f"loading {spec}", control_fd, started)
+        for name in app.preload:
+            import_module(name, f"preload of {name}")
+            _check_fork_safety(f"preloading {name}", control_fd, started)
+    return app
+
+
+def _serve(control: socket.socket, app: App) -> NoReturn:
+    kept = _open_descriptors() - {control.fileno()}  # files that a preloaded module holds open stay open in a child
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 2)
+        if not request:
+            os._exit(0)  # the supervisor has gone
+        spawn = Spawn.model_validate_json(request)
+        reply: Spawned | NotSpawned
+        try:
+            reply = Spawned(sequence=spawn.sequence, pid=_fork_twice(app, spawn, descriptors, kept))
+        except OSError as error:
+            reply = NotSpawned(sequence=spawn.sequence, why=f"fork: {error.strerror}")
+        for descriptor in descriptors:
+            os.close(descriptor)
+        control.send(packet(reply))
+
+
+def _fork_twice(app: App, spawn: Spawn, descriptors: list[int], kept: set[int]) -> int:
+    job_fd, output_fd = descriptors
+    sys.stdout.flush()
+    sys.stderr.flush()
+    read_end, write_end = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        try:
+            pid = os.fork()
+            if pid == 0:
+                child.live(app, job_fd, output_fd, spawn.mark, kept)
+            os.write(write_end, b"%d" % pid)
+        except OSError as error:
+            os.write(write_end, b"-%d" % (error.errno or 0))
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    try:
+        os.waitpid(middle, 0)  # only now is the child the supervisor's
+        pid = int(os.read(read_end, 32) or b"-0")
+    finally:
+        os.close(read_end)
+    if pid <= 0:
+        raise OSError(-pid, os.strerror(-pid) if pid else "the middle process died")
+    return pid
+
+
+def _open_descriptors() -> set[int]:
+    return {number for number in map(int, os.listdir("/proc/self/fd")) if number > 2 and _target(number)}
+
+
+def _target(descriptor: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except FileNotFoundError:  # the descriptor that listed the folder
+        return ""
+
+
+def _check_fork_safety(step: str, control_fd: int, started: list[str]) -> None:
+    if (count := len(os.listdir("/proc/self/task"))) > 1:
+        names = started or ["by native code"]
+        raise Unsafe(
+            f"{step} left {count - 1} thread(s) running, and a process with threads cannot be forked safely: "
+            f"{'; '.join(names)}. Start threads inside a handler, on first use."
+        )
+    for descriptor in _open_descriptors() - {control_fd}:
+        target = _target(descriptor)
+        if target == "anon_inode:[eventpoll]":
+            raise Unsafe(
+                f"{step} left an event loop (an epoll set) behind, which all children would share. "
+                "Make loops inside a handler."
+            )
+        if target.startswith("socket:") and (peer := _network_peer(descriptor)):
+            raise Unsafe(
+                f"{step} left a socket open ({peer}), whose stream all children would share. "
+                "Connect inside a handler, on first use."
+            )
+
+
+def _network_peer(descriptor: int) -> str | None:
+    with socket.socket(fileno=os.dup(descriptor)) as copy:
+        try:
+            peer: Any = copy.getpeername()
+        except OSError:
+            peer = "not connected"
+        if copy.family in (socket.AF_INET, socket.AF_INET6):
+            return f"{copy.family.name}, {peer}"
+        # PostgreSQL on this host is reached through a file of this name.
+        return str(peer) if ".s.PGSQL." in str(peer) else None
+
+
+@contextmanager
+def _witness_threads() -> Iterator[list[str]]:
+    """Collect, while modules load, which line of which module started each Python thread."""
+    started: list[str] = []
+    original = threading.Thread.start
+
+    def start(self: threading.Thread) -> None:
+        frame = sys._getframe(1)
+        while frame.f_back is not None and frame.f_code.co_name != "<module>":
+            frame = frame.f_back
+        module = frame.f_globals.get("__name__", "?")
+        started.append(f"{self.name} by module {module} ({frame.f_code.co_filename}:{frame.f_lineno})")
+        original(self)
+
+    threading.Thread.start = start  # type: ignore[method-assign]
+    try:
+        yield started
+    finally:
+        threading.Thread.start = original  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

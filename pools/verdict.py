@@ -1,0 +1,305 @@
+"""How a child ended, judged from evidence alone: no clock, no process, no file.
+
+The order of evidence is the design's: what we meant to do, the child's last frame, the OOM counters, the wait
+status. Signal 9 by itself proves nothing; a counter that covers the child and did not move proves that it was not
+the kernel's OOM killer, because the kernel counts before it sends.
+"""
+
+import os
+import re
+import signal
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, assert_never
+
+from jobs.outcome import (
+    AttemptReport,
+    Cancelled,
+    Died,
+    Failed,
+    JobError,
+    Outcome,
+    ProcessFacts,
+    Returned,
+    Snoozed,
+    Succeeded,
+    Verdict,
+)
+from pools.execution import Intent
+from pools.frames import Failure, LastFrame, Snoozing, Success, Unborn
+from pools.memory import NEAR_LIMIT, OomCounters
+
+SPAWN_RETRY = timedelta(seconds=5)  # long enough for a new template to be up, short enough not to be noticed
+
+# Sent by people and by service managers, never by the kernel for what the process itself did.
+_SENT_FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+# The last words of native code that aborts because an allocation failed: C++, V8, Rust, glibc.
+_LAST_WORDS = re.compile(
+    r"std::bad_alloc|heap out of memory|memory allocation of \d+ bytes failed|annot allocate memory"
+)
+
+
+class Certainty(StrEnum):
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildEvidence:
+    """All that is known of a child that has ended. Memory in MiB, beyond what it had at its gate.
+
+    `status` is the raw wait status, or None where another waiter took it. `before` and `after` enclose the death;
+    `unexplained_kills` counts our children that died in between by a SIGKILL that we did not send, this one included.
+    `stacks` is what the child's threads did at its deadline.
+    """
+
+    intent: Intent | None = None
+    frame: LastFrame | None = None
+    broken_frame: str | None = None
+    status: int | None = None
+    before: OomCounters = field(default_factory=OomCounters)
+    after: OomCounters = field(default_factory=OomCounters)
+    unexplained_kills: int = 1
+    limit_mb: int = 0
+    last_mb: float | None = None
+    peak_mb: float | None = None
+    cpu_seconds: float | None = None
+    pid: int | None = None
+    output_tail: str = ""
+    stacks: str = ""
+    timeout: timedelta = timedelta(0)
+
+    @property
+    def signal(self) -> int | None:
+        return os.WTERMSIG(self.status) if self.status is not None and os.WIFSIGNALED(self.status) else None
+
+    @property
+    def exit_code(self) -> int | None:
+        return os.WEXITSTATUS(self.status) if self.status is not None and os.WIFEXITED(self.status) else None
+
+    @property
+    def is_at_limit(self) -> bool:
+        return max(self.last_mb or 0, self.peak_mb or 0) > NEAR_LIMIT * self.limit_mb
+
+    @property
+    def memory(self) -> str:
+        """`peak 212 MB of 512 MB`"""
+        if self.peak_mb is None:
+            return f"peak not known, limit {self.limit_mb} MB"
+        return f"peak {self.peak_mb:.0f} MB of {self.limit_mb} MB"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """An outcome, how sure it is, and why in words. A success that needs no explanation has no `why`."""
+
+    outcome: Outcome
+    why: str = ""
+    certainty: Certainty = Certainty.CERTAIN
+
+
+def classify(evidence: ChildEvidence) -> AttemptReport:
+    """The report of an attempt whose child has ended. Total: there is no evidence it has no answer for."""
+    judgement = _judge(evidence)
+    number = evidence.signal
+    process = ProcessFacts(
+        pid=evidence.pid,
+        signal=None if number is None else signal_name(number),
+        exit_code=evidence.exit_code,
+        peak_memory_mb=evidence.peak_mb,
+        memory_limit_mb=evidence.limit_mb,
+        cpu_seconds=evidence.cpu_seconds,
+        output_tail=evidence.output_tail,
+    )
+    if not judgement.why:
+        return AttemptReport(judgement.outcome, {}, process)
+    facts: dict[str, Any] = {"certainty": str(judgement.certainty), "why": judgement.why}
+    facts |= {f"oom_kill_{name}": f"{was} -> {now}" for name, was, now in _counters(evidence)}
+    if evidence.intent is not None:
+        facts["intent"] = str(evidence.intent)
+    if evidence.broken_frame is not None:
+        facts["broken_frame"] = evidence.broken_frame
+    return AttemptReport(judgement.outcome, facts, process)
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV`; real-time signals have no name of their own."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _judge(evidence: ChildEvidence) -> Judgement:
+    # With its lease the job may have passed to another worker: whatever ours achieved is not ours to report.
+    if evidence.intent is Intent.LEASE_LOST:
+        return Judgement(
+            Returned(Verdict.LEASE_LOST, "the lease was lost"), "we ended it: this worker's lease was lost"
+        )
+    if isinstance(evidence.frame, Success):
+        return _success(evidence, evidence.frame)
+    if evidence.intent is not None:
+        return _intended(evidence, evidence.intent)
+    match evidence.frame:
+        case Failure() as failure:
+            return _failure(evidence, failure)
+        case Snoozing(seconds=seconds):
+            return Judgement(Snoozed(_delay(seconds)), "the handler asked for it")
+        case Unborn(why=why):
+            return Judgement(Returned(Verdict.SPAWN_FAILED, why, SPAWN_RETRY), why)
+        case None:
+            return _death(evidence)
+        case _:
+            assert_never(evidence.frame)
+
+
+def _success(evidence: ChildEvidence, frame: Success) -> Judgement:
+    outcome = Succeeded(frame.result, frame.completed_in)
+    if evidence.intent is not None:
+        return Judgement(outcome, f"its result was complete before our {evidence.intent} reached it")
+    if evidence.status == 0 or evidence.status is None:
+        return Judgement(outcome)
+    return Judgement(outcome, f"its result was complete; afterwards the process was {_how(evidence)}")
+
+
+def _intended(evidence: ChildEvidence, intent: Intent) -> Judgement:
+    match intent:
+        case Intent.DEADLINE:
+            where = "" if evidence.stacks else "; its stacks could not be had"
+            why = f"stopped at its deadline of {evidence.timeout.total_seconds():g} s{where}; {evidence.memory}"
+            return _died(Verdict.TIMED_OUT, "TimedOut", why, frames=evidence.stacks)
+        case Intent.MEMORY:
+            used = "" if evidence.last_mb is None else f" ({evidence.last_mb:.0f} MB)"
+            why = f"the job's processes together went over the limit of {evidence.limit_mb} MB{used} and we killed them"
+            return _died(Verdict.MEMORY_EXCEEDED, "MemoryExceeded", why)
+        case Intent.CANCEL:
+            return Judgement(Cancelled(), "cancelled by an operator")
+        case Intent.SHUTDOWN:
+            return Judgement(
+                Returned(Verdict.RELEASED, "the worker shut down"), "we ended it: the worker shut down first"
+            )
+        case Intent.LEASE_LOST:
+            raise AssertionError("judged before")
+        case _:
+            assert_never(intent)
+
+
+def _failure(evidence: ChildEvidence, frame: Failure) -> Judgement:
+    kernel = _kernel_killed(evidence, helper=True)
+    error = JobError(frame.type, frame.message, frame.frames)
+    if kernel.moved and (frame.lost_helper or kernel.is_ours_alone):
+        why = f"the handler raised {frame.type} after the kernel's OOM killer took one of its processes; {kernel.text}"
+        return _died(Verdict.OOM_KILLED, frame.type, f"{frame.message} ({why})", kernel.certainty, frame.frames)
+    if frame.lost_helper and kernel.moved is False:
+        return Judgement(
+            Failed(error, frame.permanent),
+            f"{frame.memory}, but {kernel.text}",
+            kernel.certainty,
+        )
+    if frame.memory:
+        why = f"{frame.memory} under the limit; {evidence.memory}"
+        certainty = Certainty.UNKNOWN if frame.lost_helper else Certainty.CERTAIN
+        return _died(Verdict.MEMORY_EXCEEDED, frame.type, f"{frame.message} ({why})".lstrip(), certainty, frame.frames)
+    return Judgement(Failed(error, frame.permanent), "the handler raised")
+
+
+def _death(evidence: ChildEvidence) -> Judgement:
+    number = evidence.signal
+    if evidence.status is None:
+        why = "it ended without a result, and another waiter in the supervisor took its exit status"
+        return _died(Verdict.VANISHED, "Vanished", why, Certainty.UNKNOWN)
+    if number == signal.SIGKILL:
+        return _sigkill(evidence)
+    if number is None:
+        verdict, name = (Verdict.EXITED, "Exited") if evidence.exit_code else (Verdict.VANISHED, "Vanished")
+        why = f"it {_how(evidence)} without a result"
+        if evidence.broken_frame is not None:
+            why += f": {evidence.broken_frame}"
+        return _died(verdict, name, f"{why}; {evidence.memory}")
+    if number in _SENT_FROM_OUTSIDE:
+        why = f"killed by {signal_name(number)} that the supervisor did not send; {evidence.memory}"
+        return _died(Verdict.KILLED, signal_name(number), why)
+    words = _LAST_WORDS.search(evidence.output_tail)
+    if evidence.is_at_limit or words:
+        sign = f' after writing "{words[0]}"' if words else " at its memory limit"
+        return _died(
+            Verdict.MEMORY_EXCEEDED,
+            "MemoryExceeded",
+            f"{_how(evidence)}{sign}; {evidence.memory}",
+            Certainty.LIKELY,
+        )
+    return _died(Verdict.CRASHED, signal_name(number), f"{_how(evidence)}; {evidence.memory}")
+
+
+def _sigkill(evidence: ChildEvidence) -> Judgement:
+    kernel = _kernel_killed(evidence, helper=False)
+    why = f"killed by SIGKILL that the supervisor did not send; {kernel.text}; {evidence.memory}"
+    verdict, name = (Verdict.OOM_KILLED, "OomKilled") if kernel.moved else (Verdict.KILLED, "Killed")
+    return _died(verdict, name, why, kernel.certainty)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """What the OOM counters say. `moved` is about those that cover the child; None where none can be read."""
+
+    moved: bool | None
+    certainty: Certainty
+    text: str
+    is_ours_alone: bool = False
+
+
+def _kernel_killed(evidence: ChildEvidence, *, helper: bool) -> _Kernel:
+    moves = {name: now - was for name, was, now in _counters(evidence)}
+    numbers = ", ".join(f"{name} {was} -> {now}" for name, was, now in _counters(evidence))
+    if moves.get("job", 0) > 0:
+        return _Kernel(True, Certainty.CERTAIN, f"the job's own OOM counter moved ({numbers})", is_ours_alone=True)
+    if "job" in moves:
+        return _Kernel(False, Certainty.CERTAIN, f"the job's own OOM counter did not move ({numbers}), {_NOT_OOM}")
+    if (moved := moves.get("own", 0)) > 0:
+        # A helper's death is not among the counted ones, so its kill may belong to somebody else in the cgroup.
+        sure = not helper and moved >= evidence.unexplained_kills
+        shared = "" if sure else "; other processes share it"
+        return _Kernel(
+            True,
+            Certainty.CERTAIN if sure else Certainty.LIKELY,
+            f"the OOM counter of this worker's cgroup moved ({numbers}){shared}",
+        )
+    if moves.get("host") == 0:
+        return _Kernel(False, Certainty.CERTAIN, f"the kernel's OOM counter did not move ({numbers}), {_NOT_OOM}")
+    if "own" in moves:
+        return _Kernel(
+            False,
+            Certainty.LIKELY,
+            f"the OOM counter of this worker's cgroup did not move ({numbers}), so probably not the OOM killer",
+        )
+    if "host" in moves:
+        return _Kernel(True, Certainty.LIKELY, f"the host's OOM counter moved ({numbers}); all of the host shares it")
+    return _Kernel(None, Certainty.UNKNOWN, "no OOM counter can be read here, so who sent it is not known")
+
+
+_NOT_OOM = "so not the OOM killer"
+
+
+def _counters(evidence: ChildEvidence) -> list[tuple[str, int, int]]:
+    """The counters that could be read both times, the one that covers least first."""
+    pairs = [(name, getattr(evidence.before, name), getattr(evidence.after, name)) for name in ("job", "own", "host")]
+    return [(name, was, now) for name, was, now in pairs if was is not None and now is not None]
+
+
+def _how(evidence: ChildEvidence) -> str:
+    number = evidence.signal
+    if number is None:
+        return f"exited with code {evidence.exit_code}"
+    return f"ended by {signal_name(number)}"
+
+
+def _died(
+    verdict: Verdict, name: str, why: str, certainty: Certainty = Certainty.CERTAIN, frames: str = ""
+) -> Judgement:
+    return Judgement(Died(verdict, JobError(name, why, frames)), why, certainty)
+
+
+def _delay(seconds: float) -> timedelta:
+    return timedelta(seconds=min(seconds, timedelta(days=3650).total_seconds()))  # a timedelta can overflow

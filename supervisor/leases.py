@@ -1,0 +1,199 @@
+"""The lease keeper: a thread with its own loop and its own connection.
+
+    supervisor's loop                 keeper's thread
+    -----------------                 ---------------
+    runs handlers  <---- ping ------  watch: does the loop answer? is the lease still trusted?
+                   ----- pong ----->
+                   <---- lost ------  renew: UPDATE .. lease_until, every heartbeat
+
+A handler that blocks the supervisor's loop does not stop the renewals, so other jobs keep their owner; the log names
+the frame that blocks. The database's clock decides when a lease ends. The worker itself trusts it only until
+
+    the moment the last successful renewal was SENT + lease - margin
+
+by its own monotonic clock: an answer that took its time cannot stretch the lease. Past that moment the jobs are
+stopped, before anyone else can own them. If the loop is blocked just then and cannot stop them, the process ends
+itself; its children die with it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID
+
+import psycopg
+
+from jobs.database import connection_parameters
+from jobs.sql import statement
+
+log = logging.getLogger("oomph.lease")
+
+WATCH_SECONDS = 0.1  # how often the loop is pinged: the resolution of what the log says about a block
+RETRY_SECONDS = 0.5  # between failed renewals: several tries fit into the shortest lease's margin
+EXIT_BLOCKED = 75  # EX_TEMPFAIL of sysexits.h: try again; the lease ended while the loop could not stop its jobs
+
+
+class LeaseKeeper:
+    """Keeps the lease of one worker id; a lost lease is never regained, a new id needs a new keeper.
+
+    Times in seconds. `on_lost` is called once, on the supervisor's loop. `last_resort` is called from the keeper's
+    thread where the loop is blocked, just before the process ends itself.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        worker_id: UUID,
+        *,
+        lease: float,
+        heartbeat: float,
+        margin: float,
+        block_warning: float,
+        registered_at: float,
+        on_lost: Callable[[], None],
+        last_resort: Callable[[], None],
+    ) -> None:
+        self._url = url
+        self._worker_id = worker_id
+        self._lease = lease
+        self._heartbeat = heartbeat
+        self._margin = margin
+        self._block_warning = block_warning
+        self._on_lost = on_lost
+        self._last_resort = last_resort
+        self._trusted_until = registered_at + lease - margin
+        self._lost = False
+        self._lost_seen = threading.Event()
+        self._stopping = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._pong = time.monotonic()
+        self._thread = threading.Thread(target=self._main, name="lease keeper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; what is left of the lease stays in the database. Waits for a second at most."""
+        self._stopping.set()
+        self._thread.join(timeout=1)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether this worker may still act on its jobs. Never true again once it was false."""
+        return not self._lost and time.monotonic() < self._trusted_until
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the lease is still trusted."""
+        return 0.0 if self._lost else max(0.0, self._trusted_until - time.monotonic())
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._keep())
+        except BaseException:
+            # Without a keeper the worker would run on without a lease: never half alive.
+            log.critical("the lease keeper failed; this process ends", exc_info=True)
+            self._last_resort()
+            os._exit(EXIT_BLOCKED)
+
+    async def _keep(self) -> None:
+        renewing = asyncio.create_task(self._renew_forever())
+        try:
+            await self._watch(renewing)
+        finally:
+            renewing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await renewing
+
+    async def _renew_forever(self) -> None:
+        connection: psycopg.AsyncConnection[tuple[object, ...]] | None = None
+        try:
+            while not self._lost:
+                sent = time.monotonic()
+                # A renewal must not outlast the trust that it is to extend.
+                bound = max(RETRY_SECONDS, min(self._heartbeat, self._trusted_until - sent))
+                try:
+                    async with asyncio.timeout(bound):
+                        if connection is None:
+                            connection = await psycopg.AsyncConnection.connect(
+                                self._url, autocommit=True, **connection_parameters("oomph lease", bound)
+                            )
+                        sent = time.monotonic()
+                        renewed = await connection.execute(
+                            statement("renew"),
+                            {"lease": timedelta(seconds=self._lease), "worker_id": self._worker_id},
+                        )
+                        if not await renewed.fetchall():
+                            log.error("the lease of worker %s is gone from the database", self._worker_id)
+                            self._lost = True
+                            return
+                except (psycopg.Error, OSError, TimeoutError) as error:
+                    left = self._trusted_until - time.monotonic()
+                    log.warning("the lease could not be renewed, %.1f s are left: %s", left, repr(error))
+                    await _close(connection)
+                    connection = None
+                    await asyncio.sleep(RETRY_SECONDS)
+                else:
+                    self._trusted_until = sent + self._lease - self._margin
+                    await asyncio.sleep(self._heartbeat)
+        finally:
+            await _close(connection)
+
+    async def _watch(self, renewing: asyncio.Task[None]) -> None:
+        told_at = 0.0
+        while not self._stopping.is_set():
+            if renewing.done() and not self._lost:
+                renewing.result()
+                raise RuntimeError("renewing ended by itself")
+            if not self._lost and time.monotonic() >= self._trusted_until:
+                self._lost = True
+            if self._lost:
+                self._give_up()
+                return
+            now = time.monotonic()
+            silent = now - self._pong
+            if silent > self._block_warning and now - told_at > max(self._block_warning, silent / 2):
+                told_at = now
+                log.warning("the loop has been blocked for %.1f s at:\n%s", silent, self._blocking_frame())
+            # A loop that is closed has nothing left to stop.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._answer)
+            await asyncio.sleep(WATCH_SECONDS)
+
+    def _answer(self) -> None:
+        self._pong = time.monotonic()
+
+    def _give_up(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._tell_lost)
+        if self._lost_seen.wait(self._margin / 2) or self._stopping.is_set():
+            return
+        log.critical("the lease is lost and the loop is blocked; this process ends itself:\n%s", self._blocking_frame())
+        self._last_resort()
+        os._exit(EXIT_BLOCKED)
+
+    def _tell_lost(self) -> None:
+        self._lost_seen.set()
+        self._on_lost()
+
+    def _blocking_frame(self) -> str:
+        frame = sys._current_frames().get(self._loop_thread)
+        return "".join(traceback.format_stack(frame)[-8:]) if frame else "(the loop's thread is gone)"
+
+
+async def _close(connection: "psycopg.AsyncConnection[tuple[object, ...]] | None") -> None:
+    if connection is not None:
+        with contextlib.suppress(psycopg.Error, OSError):
+            await connection.close()

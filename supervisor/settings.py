@@ -1,0 +1,136 @@
+"""The worker's settings: environment variables, validated at start, each error naming the variable and its range.
+
+The defaults are chosen for a host of its own; what they assume stands beside them.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from jobs.task import Pool
+
+HEARTBEATS_PER_LEASE = 3  # two renewals may fail before the lease is at risk
+
+
+class SettingsError(Exception):
+    """A setting is wrong; one line each in the message. Nothing was started."""
+
+
+def _split(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+class Settings(BaseSettings):
+    """Every field is the environment variable of the same name in capitals; times are seconds, memory is MiB."""
+
+    model_config = SettingsConfigDict(extra="ignore", frozen=True)
+
+    database_url: str = Field(default="", description="The database, as a libpq URL or key=value string.")
+    worker_app: str = Field(
+        default="", description="What the worker runs: `module:attribute`, an `App` or a function that returns one."
+    )
+    worker_pools: Annotated[list[Pool], NoDecode, BeforeValidator(_split)] = Field(
+        default=[Pool.AGENT, Pool.INGEST, Pool.SYSTEM], min_length=1, description="The pools that this worker serves."
+    )
+    worker_agent_concurrency: int = Field(
+        default=100, ge=1, le=10_000, description="Agent jobs at once on the loop; they wait on the network."
+    )
+    worker_system_concurrency: int = Field(default=10, ge=1, le=10_000, description="System jobs at once on the loop.")
+    worker_ingest_concurrency: int = Field(
+        default=0, ge=0, le=1_000, description="Ingest children at once; 0 chooses by processors and memory."
+    )
+    worker_ingest_memory_mb: int = Field(
+        default=1024, ge=1, le=1 << 24, description="MiB that one ingest child may use beyond what the template uses."
+    )
+    worker_lease_seconds: float = Field(
+        default=30, ge=2, le=3_600, description="How long a silent worker keeps its jobs before others take them."
+    )
+    worker_heartbeat_seconds: float = Field(
+        default=5, ge=0.1, le=1_200, description="How often the lease is renewed; at most a third of the lease."
+    )
+    worker_poll_seconds: float = Field(
+        default=1, ge=0.05, le=300, description="How often the queue is looked at without a notification."
+    )
+    worker_shutdown_seconds: float = Field(
+        default=30, ge=0, le=86_400, description="How long running jobs may go on after the first SIGTERM."
+    )
+    worker_retry_delay_seconds: float = Field(
+        default=15, ge=0, le=300, description="The first back-off; it doubles with every attempt, up to 300."
+    )
+    worker_pause_after_kills: int = Field(default=5, ge=1, le=1_000, description="Kills in a row that pause a kind.")
+    worker_unknown_kind_grace_seconds: float = Field(
+        default=0, ge=0, le=86_400, description="How long a job waits for a worker that knows its kind."
+    )
+    worker_call_timeout_seconds: float = Field(
+        default=10, ge=0.5, le=300, description="The bound of one database call, on the worker's side."
+    )
+    worker_listen: Literal["on", "off"] = Field(
+        default="on", description="`off` polls only, for poolers in transaction mode."
+    )
+    worker_listen_url: str = Field(
+        default="", description="A direct connection for LISTEN where DATABASE_URL goes through a pooler."
+    )
+    worker_block_warning_seconds: float = Field(
+        default=1, ge=0.1, le=300, description="A handler that blocks the loop this long is named in the log."
+    )
+
+    @field_validator("worker_pools")
+    @classmethod
+    def _each_pool_once(cls, pools: list[Pool], _: ValidationInfo) -> list[Pool]:
+        return list(dict.fromkeys(pools))
+
+    @model_validator(mode="after")
+    def _heartbeat_well_below_lease(self) -> "Settings":
+        most = self.worker_lease_seconds / HEARTBEATS_PER_LEASE
+        if self.worker_heartbeat_seconds > most:
+            raise ValueError(
+                f"WORKER_HEARTBEAT_SECONDS={self.worker_heartbeat_seconds:g} is more than a third of "
+                f"WORKER_LEASE_SECONDS={self.worker_lease_seconds:g}: a single late renewal would lose the lease; "
+                f"allowed are 0.1 to {most:g}"
+            )
+        return self
+
+    @property
+    def lease_margin(self) -> float:
+        """Seconds before the lease's end at which the worker gives its jobs up: time to kill what runs."""
+        return max(0.5, self.worker_lease_seconds / 6)
+
+    def concurrency(self, pool: Pool) -> int:
+        """Slots of a pool; 0 for ingest means that nobody has chosen yet."""
+        return int(getattr(self, f"worker_{pool}_concurrency"))
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the environment; `overrides` (field names) win. Raises `SettingsError`."""
+    try:
+        return Settings(**{name: value for name, value in overrides.items() if value is not None})
+    except ValidationError as error:
+        raise SettingsError("\n".join(_told(detail, overrides) for detail in error.errors())) from None
+
+
+def _told(detail: Mapping[str, Any], overrides: Mapping[str, Any]) -> str:
+    if not detail["loc"]:
+        return str(detail["ctx"]["error"])
+    field = str(detail["loc"][0])
+    variable = field.upper()
+    given = overrides.get(field) or os.environ.get(variable, detail.get("input"))
+    return f"{variable}={given}: {_allowed(field)}"
+
+
+def _allowed(field: str) -> str:
+    if field == "worker_pools":
+        return f"allowed is a comma-separated list of {', '.join(Pool)}"
+    if field == "worker_listen":
+        return "allowed are on and off"
+    info = Settings.model_fields[field]
+    bounds = {
+        name: value
+        for bound in info.metadata
+        for name in ("ge", "le")
+        if (value := getattr(bound, name, None)) is not None
+    }
+    number = "a whole number" if info.annotation is int else "a number"
+    return f"must be {number} from {bounds['ge']:,} to {bounds['le']:,}"

@@ -1,0 +1,33 @@
+"""The states of a worker's end, as a table. Pure."""
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """RUNNING claims and runs. DRAINING claims nothing and lets jobs finish. TERMINATING gives the rest back."""
+
+    RUNNING = "running"
+    DRAINING = "draining"
+    TERMINATING = "terminating"
+
+
+class Event(StrEnum):
+    SIGNAL = "signal"  # SIGTERM or SIGINT
+    DRAINED = "drained"  # nothing runs any more
+    TIMEOUT = "timeout"  # WORKER_SHUTDOWN_SECONDS are over
+    FAILURE = "failure"  # a component cannot go on
+
+
+_NEXT = {
+    (State.RUNNING, Event.SIGNAL): State.DRAINING,
+    (State.RUNNING, Event.FAILURE): State.TERMINATING,
+    (State.DRAINING, Event.SIGNAL): State.TERMINATING,
+    (State.DRAINING, Event.DRAINED): State.TERMINATING,
+    (State.DRAINING, Event.TIMEOUT): State.TERMINATING,
+    (State.DRAINING, Event.FAILURE): State.TERMINATING,
+}
+
+
+def next_state(state: State, event: Event) -> State:
+    """The state after `event`; one that means nothing here changes nothing."""
+    return _NEXT.get((state, event), state)

@@ -1,0 +1,93 @@
+"""A tenure: one worker id with its lease and its claims, from its registration to its loss or its end."""
+
+import logging
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from importlib.metadata import version
+
+from jobs.app import App
+from jobs.recovery import Recovery
+from jobs.store import JobStore
+from jobs.task import Pool
+from supervisor.attempts import Attempts
+from supervisor.claims import Claims
+from supervisor.leases import LeaseKeeper
+from supervisor.settings import Settings
+
+log = logging.getLogger("oomph.worker")
+
+
+class Tenure:
+    """Made by `take`. A lost one is never regained; the process takes a new one."""
+
+    def __init__(self, worker_id: uuid.UUID, keeper: LeaseKeeper, claims: Claims, store: JobStore) -> None:
+        self.worker_id = worker_id
+        self.keeper = keeper
+        self.claims = claims
+        self._store = store
+
+    @classmethod
+    async def take(
+        cls,
+        settings: Settings,
+        app: App,
+        store: JobStore,
+        recovery: Recovery,
+        attempts: Attempts,
+        *,
+        running: Callable[[], bool],
+        ready: Mapping[Pool, Callable[[], bool]],
+        on_lost: Callable[[], None],
+        last_resort: Callable[[], None],
+    ) -> "Tenure":
+        """Register under a new id and keep its lease. Raises `DatabaseUnavailable`; nothing is started then.
+
+        `running()` is false once the worker drains; `ready[pool]()` while that pool could not start a job.
+        """
+        worker_id = uuid.uuid4()
+        sent = time.monotonic()
+        await store.register(
+            worker_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=version("oomph"),
+            pools=[str(pool) for pool in settings.worker_pools],
+            app=app,
+            lease=timedelta(seconds=settings.worker_lease_seconds),
+        )
+        keeper = LeaseKeeper(
+            settings.database_url,
+            worker_id,
+            lease=settings.worker_lease_seconds,
+            heartbeat=settings.worker_heartbeat_seconds,
+            margin=settings.lease_margin,
+            block_warning=settings.worker_block_warning_seconds,
+            registered_at=sent,
+            on_lost=on_lost,
+            last_resort=last_resort,
+        )
+        keeper.start()
+        claims = Claims(
+            worker_id,
+            app,
+            settings.worker_pools,
+            store,
+            recovery,
+            attempts,
+            trusted=lambda: keeper.trusted,
+            may_claim=lambda: running() and keeper.trusted,
+            ready=ready,
+            poll=settings.worker_poll_seconds,
+        )
+        return cls(worker_id, keeper, claims, store)
+
+    async def end(self) -> None:
+        """Stop renewing; take the worker's row away unless the lease was lost. Raises `DatabaseUnavailable`."""
+        trusted = self.keeper.trusted
+        self.keeper.stop()
+        if trusted:
+            await self._store.deregister(self.worker_id)

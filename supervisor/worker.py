@@ -1,0 +1,285 @@
+"""The life of a worker process: start, serve until told to stop, drain, close.
+
+    RUNNING --signal--> DRAINING --drained, timeout, second signal--> TERMINATING --> closed
+
+The process serves in tenures: a worker id with a lease. When a lease is lost, the attempts under it are stopped, and
+the process goes on under a new id once the database answers again.
+"""
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+
+from jobs.app import App
+from jobs.database import Database, DatabaseUnavailable
+from jobs.recovery import Recovery
+from jobs.scheduler import Scheduler
+from jobs.store import JobStore
+from jobs.task import Pool
+from pools.execution import Intent, JobPool
+from pools.ingest import IngestPool
+from pools.loop import LoopPool
+from supervisor.attempts import Attempts
+from supervisor.listener import Listener
+from supervisor.outcomes import OutcomeWriter
+from supervisor.services import run_forever
+from supervisor.settings import Settings
+from supervisor.shutdown import Event, State, next_state
+from supervisor.tenure import Tenure
+
+log = logging.getLogger("oomph.worker")
+
+RESCUE_SECONDS = 1.0  # a lost worker's jobs move on within a second after its lease
+TICK_SECONDS = 1.0  # the longest sleep of the scheduler: another worker may have changed a schedule
+WATCH_SECONDS = 0.2
+END_SECONDS = 15.0  # for attempts that were told to end: a coroutine's cancel grace, a kill and its clean-up
+
+
+class Worker:
+    """One worker process. With `drain` it ends by itself once nothing is left to do."""
+
+    def __init__(self, settings: Settings, app: App, *, drain: bool = False) -> None:
+        self._settings = settings
+        self._app = app
+        self._drain_when_idle = drain
+        self._state = State.RUNNING
+        self._news = asyncio.Event()  # the state changed, or the lease was lost
+        self._cancel_news = asyncio.Event()
+        self._lease_lost = False
+        self._rescue_from = 0.0
+        self._failure: str | None = None
+        self._services: list[asyncio.Task[None]] = []
+        self._tenure: Tenure | None = None
+
+        self._database = Database(
+            settings.database_url, call_timeout=settings.worker_call_timeout_seconds, application_name="oomph worker"
+        )
+        self._store = JobStore(
+            self._database,
+            retry_delay=settings.worker_retry_delay_seconds,
+            pause_after=settings.worker_pause_after_kills,
+        )
+        grace = timedelta(seconds=settings.worker_unknown_kind_grace_seconds)
+        self._recovery = Recovery(self._database, self._store, unknown_kind_grace=grace)
+        self._scheduler = Scheduler(self._database, app, name=settings.worker_app)
+        self._outcomes = OutcomeWriter(self._store)
+        self._ingest: IngestPool | None = None
+        self._pools = {pool: self._make_pool(pool) for pool in settings.worker_pools}
+        slots = {pool: settings.concurrency(pool) for pool in self._pools}
+        self._attempts = Attempts(app, self._store, self._outcomes, self._pools, slots, self._slot_freed)
+
+    async def run(self) -> int:
+        """Serve until a signal, or until nothing is left with `drain`.
+
+        Returns the exit status: 0 after an orderly end, 1 where a component could not go on. Raises what the start
+        raises; nothing is left running then.
+        """
+        self._handle_signals()
+        try:
+            await self._start()
+            await self._serve()
+            await self._drain()
+        finally:
+            await self._close()
+        if self._failure is not None:
+            log.critical("the worker ends because %s", self._failure)
+            return 1
+        log.info("the worker has ended")
+        return 0
+
+    async def _start(self) -> None:
+        await self._database.open()
+        for pool in self._pools.values():
+            await pool.start()
+        await self._scheduler.sync()
+        await self._take_tenure()
+        self._start_services()
+        served = ", ".join(f"{pool} ({self._settings.concurrency(pool)})" for pool in self._pools)
+        log.info("ready: worker %s serves %s", self._worker.worker_id, served)
+
+    async def _serve(self) -> None:
+        while self._state is State.RUNNING:
+            await self._news.wait()
+            self._news.clear()
+            if self._lease_lost and self._state is State.RUNNING:
+                await self._renew_tenure()
+
+    async def _drain(self) -> None:
+        """Let running attempts finish while the lease holds; give back what is left when the time is over."""
+        seconds = self._settings.worker_shutdown_seconds
+        if self._state is State.DRAINING:
+            log.info("draining: %s attempts may finish within %g s", self._attempts.running, seconds)
+        until = time.monotonic() + seconds
+        while self._state is State.DRAINING and not self._lease_lost:
+            if await self._attempts.wait_ended(min(WATCH_SECONDS, until - time.monotonic())):
+                self._on(Event.DRAINED)
+            elif time.monotonic() >= until:
+                self._on(Event.TIMEOUT)
+        if self._attempts.running:
+            log.warning("giving back %s attempts that still run", self._attempts.running)
+            self._attempts.stop_all(Intent.LEASE_LOST if self._lease_lost else Intent.SHUTDOWN)
+        if not await self._attempts.wait_ended(END_SECONDS):
+            log.error("%s attempts did not end in time", self._attempts.count)
+
+    async def _close(self) -> None:
+        """Release everything, also after a start that failed; never hang on a database that does not answer."""
+        self._attempts.stop_all(Intent.SHUTDOWN)
+        await self._attempts.wait_ended(END_SECONDS)
+        for pool in self._pools.values():
+            await pool.stop()
+        for service in self._services:
+            service.cancel()
+        await asyncio.gather(*self._services, return_exceptions=True)
+        if self._tenure is not None:
+            with suppress(DatabaseUnavailable):
+                await self._tenure.end()
+        await self._database.close()
+
+    @property
+    def _worker(self) -> Tenure:
+        assert self._tenure is not None, "before the first tenure"
+        return self._tenure
+
+    async def _take_tenure(self) -> None:
+        self._tenure = await Tenure.take(
+            self._settings,
+            self._app,
+            self._store,
+            self._recovery,
+            self._attempts,
+            running=lambda: self._state is State.RUNNING,
+            ready={pool: self._is_ready(pool) for pool in self._pools},
+            on_lost=self._on_lease_lost,
+            last_resort=self._kill_children,
+        )
+        self._lease_lost = False
+
+    async def _renew_tenure(self) -> None:
+        """Stop what ran under the lost lease, offer its refunds, then go on under a new id."""
+        log.error("worker %s lost its lease: stopping %s attempts", self._worker.worker_id, self._attempts.running)
+        self._attempts.stop_all(Intent.LEASE_LOST)
+        self._worker.keeper.stop()
+        while self._state is State.RUNNING:
+            if not self._attempts.fences:  # ours first: what we refund, no rescuer charges
+                with suppress(DatabaseUnavailable):
+                    await self._take_tenure()
+                    break
+            await asyncio.sleep(WATCH_SECONDS)
+        # An outage takes everyone's lease. The others get the time of a lease to come back and settle their own jobs.
+        self._rescue_from = time.monotonic() + self._settings.worker_lease_seconds
+        log.warning("the worker goes on as %s", self._worker.worker_id)
+
+    def _start_services(self) -> None:
+        self._serve_forever("outcomes", self._outcomes.run)
+        for pool in self._pools:
+            self._serve_forever(f"claims of {pool}", lambda pool=pool: self._worker.claims.claim_once(pool))  # type: ignore[misc]
+        self._serve_forever("rescue", self._rescue)
+        self._serve_forever("schedules", self._tick)
+        self._serve_forever("progress", self._attempts.flush_progress)
+        self._serve_forever("cancels", self._poll_cancels)
+        self._serve_forever("watch", self._watch)
+        if self._settings.worker_listen == "on":
+            listener = Listener(
+                self._settings.worker_listen_url or self._settings.database_url,
+                on_connect=self._on_connect,
+                on_jobs=self._on_jobs,
+                on_control=self._on_control,
+            )
+            self._serve_forever("listener", listener.run)
+
+    def _serve_forever(self, name: str, run_once: Callable[[], Awaitable[float | None]]) -> None:
+        self._services.append(asyncio.create_task(run_forever(name, run_once), name=name))
+
+    async def _rescue(self) -> float:
+        await self._worker.claims.release_unknown()
+        await self._recovery.sweep_blocked()
+        await self._recovery.bury_unknown()
+        if time.monotonic() >= self._rescue_from and self._worker.keeper.trusted:
+            await self._recovery.rescue()
+            await self._recovery.forget_workers()
+        return RESCUE_SECONDS
+
+    async def _tick(self) -> float:
+        if self._state is State.RUNNING:
+            await self._scheduler.tick()
+        due_in = await self._scheduler.seconds_to_next()
+        return TICK_SECONDS if due_in is None else min(max(due_in, 0.0), TICK_SECONDS)
+
+    async def _poll_cancels(self) -> float:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.worker_poll_seconds):
+                await self._cancel_news.wait()
+        self._cancel_news.clear()
+        if self._attempts.running:
+            self._attempts.cancel(await self._store.cancels(self._worker.worker_id))
+        return 0
+
+    async def _watch(self) -> float:
+        """Never half alive: without its keeper the worker ends. With `drain` it ends when nothing is left."""
+        if not self._worker.keeper.alive and not self._lease_lost:
+            self._fail("its lease keeper died")
+        if self._drain_when_idle and self._worker.claims.idle and not self._attempts.count:
+            self._on(Event.SIGNAL)
+        return WATCH_SECONDS
+
+    def _make_pool(self, pool: Pool) -> JobPool:
+        if pool is not Pool.INGEST:
+            return LoopPool()
+        self._ingest = IngestPool(
+            self._settings.worker_app,
+            self._app,
+            memory_mb=self._settings.worker_ingest_memory_mb,
+            slots=self._settings.worker_ingest_concurrency,
+        )
+        return self._ingest
+
+    def _is_ready(self, pool: Pool) -> Callable[[], bool]:
+        if pool is Pool.INGEST and self._ingest is not None:
+            ingest = self._ingest
+            return lambda: ingest.template_up
+        return lambda: True
+
+    def _kill_children(self) -> None:
+        if self._ingest is not None:
+            self._ingest.kill_everything()
+
+    def _slot_freed(self, pool: Pool) -> None:
+        if self._tenure is not None:
+            self._tenure.claims.wake(pool)
+
+    def _on_connect(self) -> None:
+        self._worker.claims.wake_all()
+
+    def _on_jobs(self, pool: str) -> None:
+        with suppress(ValueError):  # a newer release may know more pools
+            self._worker.claims.wake(Pool(pool))
+
+    def _on_control(self, what: str) -> None:
+        self._worker.claims.wake_all()
+        if what == "cancel":
+            self._cancel_news.set()
+
+    def _on_lease_lost(self) -> None:
+        self._lease_lost = True
+        self._news.set()
+
+    def _fail(self, why: str) -> None:
+        self._failure = self._failure or why
+        self._on(Event.FAILURE)
+
+    def _on(self, event: Event) -> None:
+        state = next_state(self._state, event)
+        if state is not self._state:
+            log.info("%s: %s -> %s", event, self._state, state)
+            self._state = state
+            self._news.set()
+
+    def _handle_signals(self) -> None:
+        """Handlers only set a flag; what a signal means stands in `shutdown`."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on, Event.SIGNAL)
