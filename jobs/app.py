@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from jobs.task import Payload, Pool, Task
+from jobs.task import MAX_DELAY, Payload, Pool, Task
 
 
 class JobContext(Protocol):
@@ -22,6 +22,11 @@ class JobContext(Protocol):
     @property
     def attempt(self) -> int:
         """1 for the first charged attempt."""
+        ...
+
+    @property
+    def claim(self) -> int:
+        """Counts every claim of this job and only grows: a fencing token for writes to other systems."""
         ...
 
     @property
@@ -61,15 +66,18 @@ class Handler:
     takes_context: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.task, Task):
+            raise TypeError(f"Handler takes a Task first and then the function, not {self.task!r}")
         try:
-            parameters = inspect.signature(self.function).parameters.values()
+            signature = inspect.signature(self.function)
         except (TypeError, ValueError) as error:
             raise TypeError(f"handler of {self.task.kind}: {self.function!r} is not a function") from error
+        parameters = signature.parameters.values()
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         required = [p for p in positional if p.default is p.empty]
         keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
         if not len(positional) >= 1 or len(required) > 2 or keywords:
-            raise TypeError(f"handler of {self.task.kind} must take (payload) or (payload, job), not {parameters}")
+            raise TypeError(f"handler of {self.task.kind} must take (payload) or (payload, job), not {signature}")
         takes_context = len(required) == 2 or (len(positional) >= 2 and positional[1].name == "job")
         object.__setattr__(self, "takes_context", takes_context)
 
@@ -125,8 +133,13 @@ class Schedule:
                 f"schedule {self.name}: the task {self.task.kind} takes {self.task.payload_type.__name__}; "
                 "a scheduled task takes Tick"
             )
+        for field_name, value in (("every", self.every), ("grace", self.grace)):
+            if not isinstance(value, timedelta):
+                raise TypeError(f"schedule {self.name}: {field_name} must be a timedelta, not {value!r}")
         if self.every < timedelta(seconds=1) or self.every.microseconds:
             raise ValueError(f"schedule {self.name}: every={self.every} must be whole seconds, at least one")
+        if self.every > MAX_DELAY:
+            raise ValueError(f"schedule {self.name}: every={self.every} must be at most {MAX_DELAY}")
         if self.grace < timedelta(0):
             raise ValueError(f"schedule {self.name}: grace={self.grace} is negative")
         object.__setattr__(self, "misfire", Misfire(self.misfire))

@@ -73,7 +73,8 @@ async def _drive_async(program: Program[T], execute: Callable[[Any, Statement], 
 
 @cache
 def _colon_style(sql: str) -> str:
-    return _PARAMETER.sub(r":\1", sql)
+    # In parentheses, because SQLAlchemy takes no name that a cast's own colons follow.
+    return _PARAMETER.sub(r"(:\1)", sql)
 
 
 @cache
@@ -83,17 +84,19 @@ def _dollar_style(sql: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _psycopg(db: Any, wanted: Statement) -> Sequence[Row]:
+    from psycopg import Cursor
     from psycopg.rows import tuple_row
 
-    # A cursor of our own: the caller's row factory and unread results stay as they are.
-    with getattr(db, "connection", db).cursor(row_factory=tuple_row) as cursor:
+    # A plain cursor of our own: the caller's row factory, cursor factory and unread results stay as they are.
+    with Cursor(getattr(db, "connection", db), row_factory=tuple_row) as cursor:
         return cast("Sequence[Row]", cursor.execute(wanted.sql, wanted.parameters).fetchall())
 
 
 async def _psycopg_async(db: Any, wanted: Statement) -> Sequence[Row]:
+    from psycopg import AsyncCursor
     from psycopg.rows import tuple_row
 
-    async with getattr(db, "connection", db).cursor(row_factory=tuple_row) as cursor:
+    async with AsyncCursor(getattr(db, "connection", db), row_factory=tuple_row) as cursor:
         await cursor.execute(wanted.sql, wanted.parameters)
         return cast("Sequence[Row]", await cursor.fetchall())
 

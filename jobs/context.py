@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from jobs.connection import Program, Statement, run
-from jobs.outcome import MAX_RESULT_BYTES
+from jobs.outcome import ESCAPED_NUL, MAX_RESULT_BYTES
 from jobs.sql import statement
 
 
@@ -41,7 +41,8 @@ class BoundContext:
 
     def progress(self, fraction: float, note: str = "") -> None:
         """Publish 0.0 to 1.0 (others are clamped) and a note of at most 200 characters."""
-        self._publish(min(max(float(fraction), 0.0), 1.0), note[:200])
+        # In this order, because no comparison with NaN holds: it becomes 0.0.
+        self._publish(max(0.0, min(1.0, float(fraction))) if fraction == fraction else 0.0, note[:200])
 
     def complete_in(self, connection: Any, result: BaseModel | None = None) -> Any:
         """Finish the job in the transaction that `connection` has open; see `JobContext.complete_in`."""
@@ -65,7 +66,7 @@ def result_json(result: object) -> str | None:
         return None
     if not isinstance(result, BaseModel):
         raise TypeError(f"a handler returns a pydantic model or None, not {type(result).__name__}")
-    text = result.model_dump_json().replace("\\u0000", "\\u2400")
+    text = ESCAPED_NUL.sub(r"\1\\u2400", result.model_dump_json())
     if len(text.encode()) > MAX_RESULT_BYTES:
         raise ValueError(f"the result has {len(text.encode()):,} bytes, {MAX_RESULT_BYTES:,} are allowed")
     return text

@@ -5,9 +5,11 @@ Await them where the connection is asynchronous.
 """
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from jobs.connection import Program, Statement, run
+from jobs.outcome import JobError, storable
 from jobs.sql import statement
 
 MAX_ACTOR_LENGTH = 200
@@ -63,10 +65,8 @@ def _retry(job_id: int, actor: str, reason: str) -> Program[None]:
 
 
 def _cancel(job_id: int, actor: str, reason: str) -> Program[str]:
-    rows = yield Statement(
-        statement("cancel_job"),
-        {"id": job_id, "error": json.dumps({"type": "Cancelled", "message": _told("cancelled", actor, reason)})},
-    )
+    error = JobError("Cancelled", f"cancelled by {actor}" + (f": {reason}" if reason else ""))
+    rows = yield Statement(statement("cancel_job"), {"id": job_id, "error": json.dumps(asdict(error))})
     was, now = rows[0] if rows else (None, None)
     if was is None:
         raise ControlError(f"job {job_id} does not exist")
@@ -97,17 +97,13 @@ def _audit(actor: str, action: str, target: str, reason: str, detail: dict[str, 
     )
 
 
-def _actor(actor: str) -> str:
-    if not actor.strip() or len(actor) > MAX_ACTOR_LENGTH:
-        raise ControlError(f"an actor is needed: who does this? (1 to {MAX_ACTOR_LENGTH} characters)")
+def _actor(actor: object) -> str:
+    if not isinstance(actor, str) or not 1 <= len(actor.strip()) <= MAX_ACTOR_LENGTH or storable(actor) != actor:
+        raise ControlError(f"an actor is needed: who does this? (1 to {MAX_ACTOR_LENGTH} characters, no NUL)")
     return actor.strip()
 
 
 def _reason(reason: str) -> str:
     if len(reason) > MAX_REASON_LENGTH:
         raise ControlError(f"the reason has {len(reason)} characters; {MAX_REASON_LENGTH} are allowed")
-    return reason.strip()
-
-
-def _told(action: str, actor: str, reason: str) -> str:
-    return f"{action} by {actor}" + (f": {reason}" if reason else "")
+    return storable(reason.strip())

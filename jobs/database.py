@@ -5,6 +5,8 @@ here, a connection that broke is replaced by the pool, and a caller sees `Databa
 """
 
 import asyncio
+import json
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +17,7 @@ from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from jobs.connection import Program, Row
+from jobs.outcome import MAX_FRAMES_CHARS, MAX_MESSAGE_CHARS, clip
 from jobs.sql import statement
 
 # psycopg waits up to 5 s for its own cancel request after a call ran into its bound.
@@ -59,7 +62,8 @@ class Session:
 
     async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
         """Run the statement of that name; return its rows."""
-        async with self._connection.cursor(row_factory=tuple_row) as cursor:
+        # Binary: how text shows moments and intervals is a setting of the database, and not every style can be read.
+        async with self._connection.cursor(row_factory=tuple_row, binary=True) as cursor:
             await cursor.execute(statement(query), parameters)
             return await cursor.fetchall() if cursor.description else []
 
@@ -110,6 +114,8 @@ class Database:
     async def transaction(self) -> AsyncIterator[Session]:
         """Run several statements in one transaction. Raises `DatabaseUnavailable`, also for a failed commit."""
         async with self._session() as session, session.savepoint():
+            # By the server too: a process that is stopped or cut off here must not keep its locks until TCP gives it up.
+            await session.fetch("bound_idleness", milliseconds=round(self._call_timeout * 1000))
             yield session
 
     @asynccontextmanager
@@ -122,7 +128,19 @@ class Database:
 
 
 def json_or_none(value: Mapping[str, Any] | None) -> str | None:
-    """JSON text for a jsonb parameter."""
-    import json
+    """JSON text for a jsonb parameter, whatever the values are: evidence comes from processes that went wrong."""
+    return None if value is None else json.dumps(_storable(value))
 
-    return None if value is None else json.dumps(value, default=str)
+
+def _storable(value: Any) -> Any:
+    match value:
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else str(value)
+        case Mapping():
+            return {clip(str(key), MAX_MESSAGE_CHARS): _storable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_storable(item) for item in value]
+        case _:
+            return clip(str(value), MAX_FRAMES_CHARS)

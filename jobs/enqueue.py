@@ -1,6 +1,5 @@
 """Enqueue a job in the caller's own transaction: it exists exactly when that transaction commits."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,12 +7,11 @@ from typing import Any, Generic
 from uuid import UUID
 
 from jobs.connection import Program, Statement, run
+from jobs.outcome import ESCAPED_NUL
 from jobs.sql import statement
-from jobs.task import MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES, P, Priority, Task
+from jobs.task import MAX_DELAY, MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES, P, Priority, Task
 
 ENQUEUE_BATCH = 5_000  # rows a statement: some MB at most for usual payloads, and no gain beyond it
-
-_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,19 +47,27 @@ def enqueue(
     its time zone, or a delay counted from the transaction's start.
 
     Returns the job's id, or None where its dedupe key is taken. Raises `TypeError` or `ValueError` before anything is
-    written for a payload of another type or over 1 MiB, a key over 500 characters, or a `run_after` without zone.
-    Never commits.
+    written for a payload of another type or over 1 MiB, an empty key or one over 500 characters, or a `run_after`
+    without zone. Never commits.
     """
-    job = Job(
-        payload=payload,
-        organization_id=organization_id,
-        dedupe_key=dedupe_key,
-        dedupe_active=dedupe_active,
-        concurrency_key=concurrency_key,
-        run_after=run_after,
-        priority=priority,
+    return run(
+        db,
+        enqueueing(
+            task,
+            payload,
+            organization_id=organization_id,
+            dedupe_key=dedupe_key,
+            dedupe_active=dedupe_active,
+            concurrency_key=concurrency_key,
+            run_after=run_after,
+            priority=priority,
+        ),
     )
-    return run(db, _enqueue_one(_insert(task, [job])))
+
+
+def enqueueing(task: Task[P], payload: P, **keywords: Any) -> Program[int | None]:
+    """What `enqueue` runs, as a step of a larger program. Takes the same keywords and raises the same, at once."""
+    return _enqueue_one(_insert(task, [Job(payload=payload, **keywords)]))
 
 
 def enqueue_many(db: Any, task: Task[P], jobs: Iterable[P | Job[P]]) -> Any:
@@ -77,16 +83,21 @@ def enqueue_many(db: Any, task: Task[P], jobs: Iterable[P | Job[P]]) -> Any:
 
 
 def _enqueue_one(insert: Statement) -> Program[int | None]:
-    rows = yield insert
-    job_id: int | None = rows[0][0]
-    return job_id
+    ids = yield from _enqueue_batches([insert])
+    return ids[0]
 
 
 def _enqueue_batches(inserts: list[Statement]) -> Program[list[int | None]]:
     ids: list[int | None] = []
     for insert in inserts:
         rows = yield insert
-        ids.extend(row[0] for row in rows)
+        for (job_id,), dedupe_key in zip(rows, insert.parameters["dedupe_keys"], strict=True):
+            if job_id is None and dedupe_key is None:
+                raise RuntimeError(
+                    f"a job of kind {insert.parameters['kind']} was not written although it has no dedupe key: the id "
+                    "sequence of background_jobs is behind its rows, or a trigger or policy of yours refuses them"
+                )
+            ids.append(job_id)
     return ids
 
 
@@ -123,25 +134,31 @@ def _check(task: Task[P], job: Job[P]) -> None:
         raise TypeError(f"{task.kind}: run_after must be a datetime or a timedelta, not {job.run_after!r}")
     if isinstance(job.run_after, datetime) and job.run_after.utcoffset() is None:
         raise ValueError(f"{task.kind}: run_after={job.run_after} has no time zone")
+    if isinstance(job.run_after, timedelta) and abs(job.run_after) > MAX_DELAY:
+        raise ValueError(f"{task.kind}: run_after={job.run_after} is more than {MAX_DELAY} away")
     if job.priority is not None and not isinstance(job.priority, Priority):
         raise TypeError(f"{task.kind}: priority must be a Priority, not {job.priority!r}")
     if not isinstance(job.dedupe_active, bool):
         raise TypeError(f"{task.kind}: dedupe_active must be True or False, not {job.dedupe_active!r}")
     if job.dedupe_active and job.dedupe_key is None:
         raise ValueError(f"{task.kind}: dedupe_active needs a dedupe_key")
-    if not isinstance(job.organization_id, str | UUID | int | None):
+    organization: object = job.organization_id
+    if isinstance(organization, bool) or not isinstance(organization, str | UUID | int | None):
         raise TypeError(f"{task.kind}: organization_id must be a string, a UUID or a number")
-    for name, key in (
-        ("dedupe_key", job.dedupe_key),
-        ("concurrency_key", job.concurrency_key),
-        ("organization_id", str(job.organization_id or "")),
+    for name, key, shortest in (
+        ("dedupe_key", job.dedupe_key, 1),
+        ("concurrency_key", job.concurrency_key, 1),
+        ("organization_id", None if job.organization_id is None else str(job.organization_id), 0),
     ):
         if key is None:
             continue
         if not isinstance(key, str):
             raise TypeError(f"{task.kind}: {name} must be a string, not {key!r}")
-        if len(key) > MAX_KEY_LENGTH or "\x00" in key:
-            raise ValueError(f"{task.kind}: {name} must have at most {MAX_KEY_LENGTH} characters and no NUL")
+        if not shortest <= len(key) <= MAX_KEY_LENGTH or "\x00" in key:
+            raise ValueError(
+                f"{task.kind}: {name} must have {shortest} to {MAX_KEY_LENGTH} characters and no NUL, not {key[:50]!r}"
+            )
+        key.encode()  # raises ValueError for a lone surrogate, which no database takes
 
 
 def payload_json(task: Task[P], payload: P) -> str:
@@ -153,6 +170,6 @@ def payload_json(task: Task[P], payload: P) -> str:
             f"{task.kind}: the payload has {size:,} bytes, {MAX_PAYLOAD_BYTES:,} are allowed; "
             "store the data and pass its identifier"
         )
-    if "\\u0000" in text and _ESCAPED_NUL.search(text):
+    if "\\u0000" in text and ESCAPED_NUL.search(text):
         raise ValueError(f"{task.kind}: the payload holds a NUL character, which PostgreSQL cannot store")
     return text

@@ -39,9 +39,10 @@ def migrate(url: str) -> list[str]:
     holds a lock for more than five seconds: nothing was changed then, run it again.
     """
     applied = []
-    with psycopg.connect(url, connect_timeout=10, application_name="oomph migrate") as connection:
+    with psycopg.connect(url, connect_timeout=5, application_name="oomph migrate") as connection:
         connection.execute("SELECT set_config('lock_timeout', %s, true)", [f"{LOCK_TIMEOUT_MS}ms"])
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
+        _refuse_encoding(connection.info.parameter_status("server_encoding"))
         connection.execute(
             "CREATE TABLE IF NOT EXISTS background_migrations "
             "(version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
@@ -91,4 +92,12 @@ def _refuse_newer(present: int) -> None:
     if present > newest:
         raise SchemaError(
             f"the database is at version {present}, newer than the {newest} of this release: upgrade this installation"
+        )
+
+
+def _refuse_encoding(encoding: str | None) -> None:
+    if encoding != "UTF8":
+        raise SchemaError(
+            f"the database has the encoding {encoding}; Oomph needs UTF8: an error message with any other character could "
+            "not be stored, and its attempt would never end"
         )

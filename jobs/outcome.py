@@ -4,16 +4,21 @@ Plain values without a clock, a socket or a database. A pool produces an `Attemp
 behind the job's fence.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
+MAX_TYPE_CHARS = 200  # of an exception's name
 MAX_MESSAGE_CHARS = 4_000  # of an error message; the row stays readable in a list
 MAX_FRAMES_CHARS = 16_000  # of a stack: some thirty frames with their source lines
 MAX_OUTPUT_TAIL_BYTES = 64 << 10
 MAX_RESULT_BYTES = 1 << 20
+
+# NUL in JSON text, after any number of escaped backslashes. Not `\\\\u0000`: that is a backslash and the word u0000.
+ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 class Verdict(StrEnum):
@@ -75,6 +80,7 @@ class JobError:
     frames: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "type", clip(self.type, MAX_TYPE_CHARS))
         object.__setattr__(self, "message", clip(self.message, MAX_MESSAGE_CHARS))
         object.__setattr__(self, "frames", clip(self.frames, MAX_FRAMES_CHARS))
 
@@ -169,9 +175,14 @@ class AttemptReport:
     process: ProcessFacts = field(default_factory=ProcessFacts)
 
 
+def storable(text: str) -> str:
+    """`text` without what PostgreSQL refuses: NUL, and halves of surrogate pairs."""
+    return text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode("utf-8")
+
+
 def clip(text: str, limit: int) -> str:
-    """`text` without NUL (PostgreSQL refuses it) and lone surrogates, its middle cut out where it is over `limit`."""
-    text = text.replace("\x00", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode("utf-8")
+    """`text` as it can be stored, its middle cut out where it is over `limit` characters."""
+    text = storable(text)
     if len(text) <= limit:
         return text
     half = (limit - 40) // 2

@@ -7,9 +7,13 @@ of workers at once.
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import groupby
+from operator import itemgetter
 from uuid import UUID
 
-from jobs.database import Database
+from psycopg import errors
+
+from jobs.database import Database, Session
 from jobs.outcome import AttemptReport, Died, JobError, Returned, Verdict
 from jobs.store import Fence, JobStore
 
@@ -18,6 +22,8 @@ log = logging.getLogger("oomph.rescue")
 RESCUE_BATCH = 100  # jobs a transaction: short locks even where a worker with a thousand slots was lost
 SWEEP_KEYS = 1_000  # concurrency keys a pass: some ms of index probes
 BURY_BATCH = 500
+RESCUE_LOCK_TIMEOUT_MS = 100  # what is locked for longer belongs to an open transaction, and the next pass comes soon
+MAX_WAITS_IN_BATCH = 3  # within the bound of a call, however short that is set
 
 
 class Recovery:
@@ -34,28 +40,58 @@ class Recovery:
         for worker_id, host, pid, running in await self._database.fetch("mark_lost"):
             log.error("worker %s (pid %s on %s) is lost with %s running jobs", worker_id, pid, host, running)
         settled = 0
-        while True:
-            batch = await self._rescue_batch()
+        passed_over: list[int] = []
+        more = True
+        while more:
+            batch, more = await self._rescue_batch(passed_over)
             settled += batch
-            if batch < RESCUE_BATCH:
-                return settled
+        return settled
 
-    async def _rescue_batch(self) -> int:
+    async def _rescue_batch(self, passed_over: list[int]) -> tuple[int, bool]:
+        """Settle one batch; what cannot be settled now joins `passed_over`. Returns how many, and whether to go on."""
+        settled = waits = 0
         async with self._database.transaction() as session:
-            rows = await session.fetch("lost_jobs", limit=RESCUE_BATCH)
-            blamed: set[tuple[UUID | None, str]] = set()
-            for job_id, claim, kind, worker_id, _attempt, host, counted in rows:
-                why = f"the lease of worker {worker_id} on {host or 'an unknown host'} ran out while it ran this job"
-                # One lost worker is one kill a kind, however many of its jobs were running.
-                counts = not counted and (worker_id, kind) not in blamed
-                blamed.add((worker_id, kind))
-                report = AttemptReport(
-                    Died(Verdict.WORKER_LOST, JobError("WorkerLost", why)), {"certainty": "certain", "why": why}
-                )
-                # The savepoint keeps one job's trouble, such as a fresh copy of its dedupe key, from the others.
-                async with session.savepoint():
-                    await self._store.finish_in(session, Fence(job_id, claim), report, counts=counts)
-        return len(rows)
+            await session.fetch("bound_locks", milliseconds=RESCUE_LOCK_TIMEOUT_MS)
+            rows = await session.fetch("lost_jobs", limit=RESCUE_BATCH, passed_over=passed_over)
+            for kind, lost in groupby(rows, key=itemgetter(2)):
+                jobs = list(lost)
+                try:
+                    async with session.savepoint():
+                        await self._store.lock_health(session, kind)
+                except errors.LockNotAvailable as error:
+                    log.info("%s lost jobs of kind %s are left to the next pass: %s", len(jobs), kind, error)
+                    passed_over += [row[0] for row in jobs]
+                    waits += 1
+                    jobs = []
+                for row in jobs:
+                    if waits >= MAX_WAITS_IN_BATCH:
+                        break
+                    if await self._settle(session, *row):
+                        settled += 1
+                    else:
+                        passed_over.append(row[0])
+                        waits += 1
+                if waits >= MAX_WAITS_IN_BATCH:
+                    return settled, True
+        return settled, len(rows) == RESCUE_BATCH
+
+    async def _settle(
+        self, session: Session, job_id: int, claim: int, kind: str, worker_id: UUID | None, host: str | None
+    ) -> bool:
+        why = f"the lease of worker {worker_id} on {host or 'an unknown host'} ran out while it ran this job"
+        report = AttemptReport(
+            Died(Verdict.WORKER_LOST, JobError("WorkerLost", why)), {"certainty": "certain", "why": why}
+        )
+        # The savepoint keeps one job's trouble from the others: a copy of its dedupe key that was queued after our look,
+        # or one in a transaction that is still open, for which nobody may wait here.
+        try:
+            async with session.savepoint():
+                counts = await self._store.counts_as_loss(session, worker_id, kind)
+                await self._store.finish_in(session, Fence(job_id, claim), report, counts=counts)
+        except (errors.UniqueViolation, errors.LockNotAvailable) as error:
+            log.info("job %s of lost worker %s is left to the next pass: %s", job_id, worker_id, error)
+            return False
+        return True
 
     async def release_unknown(self, worker_id: UUID, known: Sequence[Fence]) -> int:
         """Give back, uncharged, what a claim of this worker took although its answer never arrived.

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from jobs.app import App, Misfire, Overlap, Schedule, Tick
 from jobs.database import Database, Session
 from jobs.schedule import due, next_after
+from jobs.task import Pool
 
 log = logging.getLogger("oomph.schedules")
 
@@ -38,24 +39,24 @@ class Scheduler:
                     next_occurrence=next_after(now, schedule.every),
                 )
 
-    async def tick(self) -> list[int]:
-        """Fire what is due; return the ids of the jobs."""
+    async def tick(self) -> set[Pool]:
+        """Fire what is due; return the pools that have a job now."""
         if not self._schedules:
-            return []
-        fired: list[int] = []
+            return set()
+        fired: set[Pool] = set()
         async with self._database.transaction() as session:
             rows = await session.fetch("due_schedules", names=list(self._schedules))
-            for name, every, misfire, _, grace, next_occurrence, now, active in rows:
+            for name, every, misfire, overlap, grace, next_occurrence, now, active in rows:
                 schedule = self._schedules[name]
                 plan = due(next_occurrence, now, every=every, misfire=Misfire(misfire), grace=grace)
                 if plan.missed:
                     log.warning("schedule %s: %s occurrences passed while nothing ticked", name, plan.missed)
                 occurrence = plan.fire
-                if occurrence is not None and active and schedule.overlap is Overlap.SKIP:
+                if occurrence is not None and active and Overlap(overlap) is Overlap.SKIP:
                     log.info("schedule %s: %s skipped, an earlier occurrence is not finished", name, occurrence)
                     occurrence = None
                 if occurrence is not None:
-                    fired += await self._fire(session, schedule, occurrence)
+                    fired |= await self._fire(session, schedule, occurrence, Overlap(overlap))
                 await session.fetch(
                     "advance_schedule", name=name, next_occurrence=plan.next_occurrence, fired=occurrence
                 )
@@ -68,7 +69,7 @@ class Scheduler:
         rows = await self._database.fetch("next_schedule", names=list(self._schedules))
         return None if rows[0][0] is None else float(rows[0][0])
 
-    async def _fire(self, session: Session, schedule: Schedule, occurrence: datetime) -> list[int]:
+    async def _fire(self, session: Session, schedule: Schedule, occurrence: datetime, overlap: Overlap) -> set[Pool]:
         task = schedule.task
         rows = await session.fetch(
             "fire_schedule",
@@ -80,6 +81,6 @@ class Scheduler:
             timeout=task.timeout,
             payload=Tick(schedule=schedule.name, occurrence=occurrence.astimezone(UTC)).model_dump_json(),
             occurrence=occurrence,
-            concurrency_key=f"schedule:{schedule.name}" if schedule.overlap is Overlap.QUEUE else None,
+            concurrency_key=f"schedule:{schedule.name}" if overlap is Overlap.QUEUE else None,
         )
-        return [row[0] for row in rows]
+        return {task.pool} if rows else set()

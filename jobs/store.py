@@ -17,6 +17,7 @@ from jobs.app import App
 from jobs.backoff import backoff
 from jobs.database import Database, Session, json_or_none
 from jobs.outcome import (
+    MAX_OUTPUT_TAIL_BYTES,
     AttemptReport,
     Cancelled,
     Died,
@@ -26,6 +27,8 @@ from jobs.outcome import (
     Snoozed,
     Succeeded,
     Verdict,
+    clip,
+    storable,
 )
 from jobs.streak import KindHealth, streak
 
@@ -162,14 +165,13 @@ class JobStore:
                 claims=[fence.claim for fence in successes],
                 results=list(successes.values()),
             )
-            written = {row[0] for row in rows}
             troubled = await session.fetch(
-                "troubled_kinds", kinds=sorted({row[1] for row in rows}), ids=[row[0] for row in rows]
+                "troubled_kinds", kinds=sorted({row[2] for row in rows}), ids=[row[0] for row in rows]
             )
             for (kind,) in troubled:
-                for job_id, _, generation in (row for row in rows if row[1] == kind):
+                for job_id, _, _, generation in (row for row in rows if row[2] == kind):
                     await self._judge(session, kind, Verdict.SUCCEEDED, job_id=job_id, generation=generation)
-        return {fence for fence in successes if fence.id not in written}
+        return set(successes) - {Fence(*row[:2]) for row in rows}
 
     async def finish(self, fence: Fence, report: AttemptReport) -> Finished | Lost:
         """Write how one attempt ended: job, attempt, streak and perhaps the kind's pause, all or nothing."""
@@ -208,6 +210,24 @@ class JobStore:
         paused = await self._judge(session, kind, verdict, job_id=fence.id, generation=generation, counts=counts)
         return Finished(status, paused)
 
+    async def lock_health(self, session: Session, kind: str) -> KindHealth:
+        """The kind's health, its row locked until the transaction ends."""
+        rows = await session.fetch("lock_kind", kind=kind)
+        if not rows:
+            await session.fetch("add_kind", kind=kind)
+            rows = await session.fetch("lock_kind", kind=kind)
+        return KindHealth(*rows[0])
+
+    async def counts_as_loss(self, session: Session, worker_id: UUID | None, kind: str) -> bool:
+        """Whether a job of this lost worker is a kill of its kind: one worker is one kill a kind, however many jobs it ran.
+
+        To be asked while the kind is locked, because another rescuer may be settling the worker's other jobs.
+        """
+        if worker_id is None:
+            return False  # inserted or changed by hand: nobody died
+        rows = await session.fetch("loss_counted", kind=kind, worker_id=worker_id)
+        return not rows[0][0]
+
     async def _succeed_in(self, session: Session, fence: Fence, report: AttemptReport) -> Finished | Lost:
         assert isinstance(report.outcome, Succeeded)
         if not report.outcome.completed_in:
@@ -245,10 +265,9 @@ class JobStore:
             ids=[fence.id for fence in news],
             claims=[fence.claim for fence in news],
             fractions=[fraction for fraction, _ in news.values()],
-            notes=[note for _, note in news.values()],
+            notes=[storable(note) for _, note in news.values()],
         )
-        ours = {row[0] for row in rows}
-        return {fence for fence in news if fence.id not in ours}
+        return set(news) - {Fence(*row) for row in rows}
 
     async def cancels(self, worker_id: UUID) -> list[Fence]:
         """The running jobs of this worker that an operator wants cancelled."""
@@ -308,13 +327,13 @@ class JobStore:
             evidence=json_or_none(evidence),
             charged=verdict.is_charged,
             is_kill=verdict.is_kill and counts,
-            signal=process.signal,
+            signal=None if process.signal is None else storable(process.signal),
             exit_code=process.exit_code,
             peak_memory_mb=process.peak_memory_mb,
             memory_limit_mb=process.memory_limit_mb,
             cpu_seconds=process.cpu_seconds,
             error=json_or_none(asdict(error) if error else None),
-            output_tail=process.output_tail or None,
+            output_tail=clip(process.output_tail, MAX_OUTPUT_TAIL_BYTES) or None,
         )
 
     async def _judge(
@@ -322,12 +341,9 @@ class JobStore:
     ) -> bool:
         """Move the kind's streak; pause the kind in this transaction where the streak says so. Returns whether."""
         rows = await session.fetch("lock_kind", kind=kind)
-        if not rows:
-            if not verdict.is_kill:
-                return False
-            await session.fetch("add_kind", kind=kind)
-            rows = await session.fetch("lock_kind", kind=kind)
-        before = KindHealth(*rows[0])
+        if not rows and not verdict.is_kill:
+            return False  # a kind that nobody declared and that never killed has no health to mend
+        before = KindHealth(*rows[0]) if rows else await self.lock_health(session, kind)
         after = streak(
             before, verdict, job_id=job_id, generation=generation, counts=counts, pause_after=self._pause_after
         )
@@ -358,11 +374,11 @@ class JobStore:
     async def _pause_reason(self, session: Session, kind: str, kills: int) -> str:
         rows = await session.fetch("recent_kills", kind=kind, count=kills)
         told = [
-            f"job {job_id} attempt {attempt} on {host}: {verdict}" + (f" ({why})" if why else "")
+            f"job {job_id} attempt {attempt} on {host}: {verdict}" + (f": {why}" if why else "")
             for job_id, attempt, verdict, host, why in reversed(rows)
         ]
         return f"{kills} kills in a row:\n" + "\n".join(told)
 
 
 def _claimed(row: Sequence[Any]) -> ClaimedJob:
-    return ClaimedJob(*row[1:11])
+    return ClaimedJob(*row[1:])

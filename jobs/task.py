@@ -16,6 +16,7 @@ MAX_KEY_LENGTH = 500  # keys stand in b-tree indexes, whose entries PostgreSQL c
 MAX_PAYLOAD_BYTES = 1 << 20  # a payload names things, it does not carry them
 MAX_ATTEMPTS = 1_000
 MAX_TIMEOUT = timedelta(days=7)
+MAX_DELAY = timedelta(days=3_650)  # who waits longer has mixed up units, and PostgreSQL's clock ends somewhere
 
 _KIND = re.compile(r"[a-z0-9][a-z0-9_.:-]*")
 
@@ -27,7 +28,8 @@ class Payload(BaseModel):
     instead of running with half of what it was given.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # JSON has no infinity: as words they come back as numbers, as null they would not validate any more.
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
 
 class Pool(StrEnum):
@@ -54,8 +56,12 @@ class Snooze(Exception):
     """Raised by a handler: back into the queue for `delay`; the attempt is not spent."""
 
     def __init__(self, delay: timedelta) -> None:
+        if not isinstance(delay, timedelta):
+            raise TypeError(f"Snooze takes a timedelta, not {delay!r}")
         if delay < timedelta(0):
             raise ValueError(f"Snooze(delay={delay}) is negative")
+        if delay > MAX_DELAY:
+            raise ValueError(f"Snooze(delay={delay}) is longer than {MAX_DELAY}")
         super().__init__(f"snoozed for {delay}")
         self.delay = delay
 
@@ -82,22 +88,38 @@ class Task(Generic[P]):
     permanent_errors: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.kind, str):
+            raise TypeError(f"kind must be a string, not {self.kind!r}")
         if not _KIND.fullmatch(self.kind) or len(self.kind) > MAX_KIND_LENGTH:
             raise ValueError(
                 f"kind {self.kind!r}: use lower-case letters, digits and . _ : - "
                 f"(first a letter or digit, {MAX_KIND_LENGTH} characters at most)"
             )
-        if not issubclass(self.payload_type, Payload):
+        payload_type: object = self.payload_type  # what was given, whatever its annotation promised
+        if not (isinstance(payload_type, type) and issubclass(payload_type, Payload)):
             raise TypeError(f"{self.kind}: payload_type must be a subclass of Payload, not {self.payload_type!r}")
         if not isinstance(self.pool, Pool):
             raise TypeError(f"{self.kind}: pool must be one of {', '.join(Pool)}, not {self.pool!r}")
         if not isinstance(self.priority, Priority):
             raise TypeError(f"{self.kind}: priority must be one of {', '.join(p.name for p in Priority)}")
+        numbers: dict[str, object] = {"max_attempts": self.max_attempts, "memory_mb": self.memory_mb or 1}
+        for name, number in numbers.items():
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise TypeError(f"{self.kind}: {name} must be a whole number, not {number!r}")
         if not 1 <= self.max_attempts <= MAX_ATTEMPTS:
             raise ValueError(f"{self.kind}: max_attempts={self.max_attempts} is outside 1 to {MAX_ATTEMPTS}")
+        if not isinstance(self.timeout, timedelta):
+            raise TypeError(f"{self.kind}: timeout must be a timedelta, not {self.timeout!r}")
         if not timedelta(0) < self.timeout <= MAX_TIMEOUT:
             raise ValueError(f"{self.kind}: timeout={self.timeout} is outside 0 to {MAX_TIMEOUT}")
         if self.memory_mb is not None and self.pool is not Pool.INGEST:
             raise ValueError(f"{self.kind}: memory_mb needs pool ingest; pool {self.pool} has no process of its own")
         if self.memory_mb is not None and self.memory_mb < 1:
             raise ValueError(f"{self.kind}: memory_mb={self.memory_mb} must be at least 1")
+        permanent: object = self.permanent_errors
+        if not isinstance(permanent, tuple) or not all(
+            isinstance(error, type) and issubclass(error, Exception) for error in permanent
+        ):
+            raise TypeError(
+                f"{self.kind}: permanent_errors must be a tuple of exception types, not {self.permanent_errors!r}"
+            )

@@ -105,10 +105,9 @@ def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
     except Exception as error:  # noqa: BLE001  (whatever it is, the job never ran and must not pay)
         connection.sendall(pack(Unborn(why=clip(f"setting up the child: {error!r}", MAX_MESSAGE_CHARS))))
         return 1
-    frame: Success | Failure | Snoozing
+    owner = os.getpid()
     try:
-        frame = _call(handler, job, sender)
-        last = pack(frame)
+        last = pack(_call(handler, job, sender))
     except SystemExit as asked:
         return _exit_code(asked)
     except Snooze as snooze:
@@ -118,6 +117,8 @@ def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
         reserve.clear()
         lift_limit()
         last = _pack_failure(error, handler)
+    if os.getpid() != owner:
+        return 1  # a copy that the handler forked and let return: its word is not the job's
     sender.finish()
     connection.sendall(last)
     _flush()

@@ -20,9 +20,14 @@ def describe(error: BaseException) -> JobError:
 
 
 def invalid_payload(error: ValidationError) -> JobError:
-    """What is wrong with a payload, without its values: they may be secrets."""
+    """What is wrong with a payload, without its values: they may be secrets.
+
+    The kind of each problem and not its message, into which pydantic and a user's validator may put the value.
+    """
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    told = "; ".join(f"{'.'.join(map(str, detail['loc'])) or 'payload'}: {detail['msg']}" for detail in found)
+    told = "; ".join(
+        f"{'.'.join(map(str, detail['loc'])) or 'payload'}: {detail['type'].replace('_', ' ')}" for detail in found
+    )
     return JobError("InvalidPayload", f"the payload does not fit {error.title}: {told}")
 
 

@@ -21,7 +21,6 @@ _HEADER = struct.Struct("!I")
 MAX_FRAME_BYTES = 2 * MAX_RESULT_BYTES + (64 << 10)
 MAX_NOTE_CHARS = 500  # a progress note is one line on a page
 MAX_PACKET_BYTES = 64 << 10  # below the kernel's default send buffer of 208 KiB, so a packet never blocks
-MAX_REFUSAL_CHARS = 12_000  # of a template's words: at four bytes a character still within one packet
 
 
 class _Frame(BaseModel):

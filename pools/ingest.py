@@ -119,9 +119,8 @@ class IngestPool:
                 execution.intent = intent
         for child in children:
             child.kill()
-        owned = self._owned()
         for child in children:
-            child.tree.kill(owned)
+            child.kill_tree(self._owned())
 
     async def stop(self) -> None:
         """End every attempt as released, then the template. Leaves no process and no descriptor."""
@@ -167,7 +166,7 @@ class IngestPool:
         finally:
             child.kill()
             report = await self._bury(child)
-        if unopened is not None and child.execution.intent is None:
+        if unopened is not None and child.intent_at_exit is None:
             raise SpawnFailed(unopened)
         return report
 
@@ -191,18 +190,17 @@ class IngestPool:
                 await asyncio.wait_for(child.exited.wait(), STUCK_SECONDS)
             except TimeoutError:
                 log.error("child %d survives SIGKILL (uninterruptible sleep?); its slot stays taken", child.pid)
-        intent = child.execution.intent  # whatever is asked for from here on came too late to be the cause
-        child.drain()
+        child.stop_hearing()
         before, after = self._oom.before(), self._oom.read()
         cull = await self._in_thread(child.tree.kill, self._owned())
         if cull.survivors:
             log.error("job %d left processes that survive SIGKILL: %s", child.execution.job.id, cull.survivors)
+        for pid in cull.dead:
+            process.reap(pid)
         ending = child.reap()
         del self._children[child.pid]
-        if cull.killed:
-            await self._look_around()
-        evidence = child.evidence(intent, ending, before, after)
-        if evidence.signal == signal.SIGKILL and intent is None:
+        evidence = child.evidence(ending, before, after)
+        if evidence.signal == signal.SIGKILL and evidence.intent is None:
             evidence = replace(evidence, unexplained_kills=self._oom.count_unexplained_kill())
         return classify(evidence)
 
@@ -212,8 +210,8 @@ class IngestPool:
             self._oom.tick()
             try:
                 await self._look_around()
-            except OSError as error:  # out of descriptors, for one: the next look may succeed
-                log.error("the memory watch could not look: %s", error)
+            except Exception:  # the next look may succeed, and without a watch nothing caps a whole tree
+                log.exception("the memory watch could not look")
 
     async def _look_around(self) -> None:
         watched = [Watched(child.tree, child.baseline, child.limit_mb) for child in self._children.values()]
@@ -225,7 +223,7 @@ class IngestPool:
             child.note_memory(used_mb)
             if used_mb > child.limit_mb:
                 child.execution.stop(Intent.MEMORY)
-        # While a child is being born its pid may be among the strays: not before we know it is any of them a stranger.
+        # A child being born may be among them: until we are told its pid, none is known to be a stranger.
         if not self._spawner.is_busy:
             for stray in sight.dead_strays:
                 if stray.pid not in self._owned():

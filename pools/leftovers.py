@@ -35,9 +35,9 @@ def snapshot() -> Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Cull:
-    """How many leftovers were killed, and the pids that survived even that (in uninterruptible sleep, as a rule)."""
+    """What is left of a tree, by pid: the dead that are ours to reap, and those that survived even SIGKILL."""
 
-    killed: int
+    dead: list[int]
     survivors: list[int]
 
 
@@ -61,11 +61,10 @@ class Tree:
     def kill(self, owned: Collection[int]) -> "Cull":
         """SIGKILL all members, again and again until a look finds none: a member may fork while we look."""
         deadline = time.monotonic() + KILL_SECONDS
-        killed: set[int] = set()
-        while (found := self.members(snapshot(), owned)) and time.monotonic() < deadline:
-            killed.update(stat.pid for stat in found)
+        while (found := self.members(processes := snapshot(), owned)) and time.monotonic() < deadline:
             kill_processes(found, deadline)
-        return Cull(len(killed), [stat.pid for stat in found])
+        dead = [s for s in processes.values() if s.is_dead and s.pid != self.leader and self._is_root(s, owned)]
+        return Cull([s.pid for s in dead if s.parent == os.getpid()], [s.pid for s in found])
 
     def _is_root(self, stat: ProcessStat, owned: Collection[int]) -> bool:
         if stat.session == self.leader or stat.parent == self.leader:

@@ -171,5 +171,5 @@ def _outcome(execution: Execution, context: BoundContext, future: "asyncio.Futur
             return _stopped(execution, "")
         return Failed(describe(error))  # the handler cancelled itself
     except BaseException as error:  # noqa: BLE001  (a job's SystemExit must not end the worker)
-        permanent = isinstance(error, PermanentError | execution.handler.task.permanent_errors)
+        permanent = isinstance(error, (PermanentError, *execution.handler.task.permanent_errors))
         return Failed(describe(error), permanent=permanent)

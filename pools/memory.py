@@ -129,7 +129,9 @@ def tree_mb(pids: Iterable[int], baseline: Baseline, limit_mb: int) -> float:
     cheap = max(0, sum(map(_cheap_kb, members)) - baseline.cheap) / 1024
     if cheap <= NEAR_LIMIT * limit_mb:
         return cheap
-    return max(0, sum(map(_exact_kb, members)) - baseline.exact) / 1024
+    # A page of the template that the child has written to counts as its own in the exact reading, and not in the
+    # cheap one nor against RLIMIT_DATA; a page that helpers share counts for each in the cheap one.
+    return min(cheap, max(0, sum(map(_exact_kb, members)) - baseline.exact) / 1024)
 
 
 def _cheap_kb(pid: int) -> int:

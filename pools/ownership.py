@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -27,7 +28,7 @@ DUMP_SECONDS = 0.5  # for its stacks at the deadline; a job that is over its tim
 class OwnedChild:
     """A child from the moment its pid is known until it is reaped.
 
-    `kill` is safe from any thread, everything else belongs to the loop.
+    `kill` and `kill_tree` are safe from any thread, everything else belongs to the loop.
     """
 
     execution: Execution
@@ -37,12 +38,14 @@ class OwnedChild:
     gate: socket.socket
     output: Output
     exited: asyncio.Event = field(default_factory=asyncio.Event)
+    intent_at_exit: Intent | None = None  # whatever is asked for after the exit came too late to be its cause
     frames: FrameReader = field(default_factory=FrameReader)
     baseline: Baseline = field(default_factory=Baseline)
     last_mb: float | None = None
     peak_mb: float | None = None
     is_reaped: bool = False
-    _intakes: list[Intake] = field(default_factory=list)
+    _frame_intake: Intake = field(init=False)
+    _output_intake: Intake = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -70,7 +73,8 @@ class OwnedChild:
             ours.pop_all()
         output = Output(f"job {job.id} attempt {job.attempt}", job_id=job.id, attempt=job.attempt)
         child = cls(execution, Tree(pid, mark), limit_mb, pidfd, gate, output)
-        child._intakes = [Intake(socket_copy, child._take_frames), Intake(output_fd, output.take)]
+        child._frame_intake = Intake(socket_copy, child._take_frames)
+        child._output_intake = Intake(output_fd, output.take)
         asyncio.get_running_loop().add_reader(pidfd, child._has_exited)
         return child
 
@@ -94,7 +98,7 @@ class OwnedChild:
             if not self.is_reaped:
                 process.send(self.pidfd, DUMP_SIGNAL)
         await self.output.wait_for_dump(DUMP_SECONDS)
-        self.drain()
+        self._output_intake.drain()
 
     def kill(self) -> None:
         """SIGKILL the child and its group. What left the group is ended with `tree.kill` once the child is dead."""
@@ -103,9 +107,20 @@ class OwnedChild:
                 process.send(self.pidfd, signal.SIGKILL)
                 process.kill_group(self.pid)
 
-    def drain(self) -> None:
-        for intake in self._intakes:
-            intake.drain()
+    def kill_tree(self, owned: Collection[int]) -> None:
+        """Kill the child and all of its tree, and wait for their deaths: for when the loop cannot see to it.
+
+        Holds off `reap` meanwhile, since a leader's pid identifies its session only until it is given back.
+        """
+        self.kill()
+        with self._lock:
+            if not self.is_reaped:
+                self.tree.kill(owned)
+
+    def stop_hearing(self) -> None:
+        """Take the frames that the dead child has sent. What a helper may write to its socket later is no frame."""
+        self._frame_intake.drain()
+        self._frame_intake.close()
 
     def note_memory(self, used_mb: float) -> None:
         self.last_mb = used_mb
@@ -118,23 +133,20 @@ class OwnedChild:
             self.is_reaped = True
             asyncio.get_running_loop().remove_reader(self.pidfd)
             os.close(self.pidfd)
-        self.drain()
+        self._output_intake.drain()
+        self._output_intake.close()
         self.output.finish()
-        for intake in self._intakes:
-            intake.close()
         self.gate.close()
         return ending
 
-    def evidence(
-        self, intent: Intent | None, ending: process.Ending | None, before: OomCounters, after: OomCounters
-    ) -> ChildEvidence:
+    def evidence(self, ending: process.Ending | None, before: OomCounters, after: OomCounters) -> ChildEvidence:
         """All that is known, once the child is reaped. `before` and `after` enclose its death."""
         peak_mb = self.peak_mb
         if ending is not None:
             # The kernel's peak is of the largest process, and starts with what the template had: approximate.
             peak_mb = max(peak_mb or 0, (ending.peak_kb - self.baseline.peak) / 1024)
         return ChildEvidence(
-            intent=intent,
+            intent=self.intent_at_exit,
             frame=self.frames.last,
             broken_frame=self.frames.broken,
             status=None if ending is None else ending.status,
@@ -157,4 +169,5 @@ class OwnedChild:
 
     def _has_exited(self) -> None:
         asyncio.get_running_loop().remove_reader(self.pidfd)
+        self.intent_at_exit = self.execution.intent
         self.exited.set()

@@ -242,6 +242,9 @@ class Spawner:
             except TemplateError as error:
                 template = None
                 log.error("no template, so no ingest job can start here: %s", error)
+            except Exception:  # whatever it is, the next try may succeed, and without a keeper none would come
+                template = None
+                log.exception("no template, so no ingest job can start here")
 
 
 def backoff_seconds(failures: int) -> float:

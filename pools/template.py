@@ -32,8 +32,9 @@ from setproctitle import setproctitle
 
 from jobs.app import App
 from jobs.loading import AppError, import_module, load_app
+from jobs.outcome import MAX_MESSAGE_CHARS, clip
 from pools import child, process
-from pools.frames import MAX_PACKET_BYTES, MAX_REFUSAL_CHARS, NotSpawned, Ready, Refused, Spawn, Spawned, packet
+from pools.frames import MAX_PACKET_BYTES, NotSpawned, Ready, Refused, Spawn, Spawned, packet
 from pools.procfs import parse_sizes
 
 SETTINGS = {
@@ -63,7 +64,7 @@ def main(arguments: list[str]) -> NoReturn:
     try:
         app = _load(spec, control_fd)
     except (AppError, Unsafe) as error:
-        control.send(packet(Refused(why=str(error)[:MAX_REFUSAL_CHARS])))
+        control.send(packet(Refused(why=clip(str(error), MAX_MESSAGE_CHARS))))
         sys.exit(1)
     gc.collect()
     gc.disable()

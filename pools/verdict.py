@@ -161,7 +161,7 @@ def _success(evidence: ChildEvidence, frame: Success) -> Judgement:
         return Judgement(outcome, f"its result was complete before our {evidence.intent} reached it")
     if evidence.status == 0 or evidence.status is None:
         return Judgement(outcome)
-    return Judgement(outcome, f"its result was complete; afterwards the process was {_how(evidence)}")
+    return Judgement(outcome, f"its result was complete; afterwards the process {_how(evidence)}")
 
 
 def _intended(evidence: ChildEvidence, intent: Intent) -> Judgement:
@@ -191,7 +191,7 @@ def _failure(evidence: ChildEvidence, frame: Failure) -> Judgement:
     error = JobError(frame.type, frame.message, frame.frames)
     if kernel.moved and (frame.lost_helper or kernel.is_ours_alone):
         why = f"the handler raised {frame.type} after the kernel's OOM killer took one of its processes; {kernel.text}"
-        return _died(Verdict.OOM_KILLED, frame.type, f"{frame.message} ({why})", kernel.certainty, frame.frames)
+        return _died(Verdict.OOM_KILLED, frame.type, _after(frame.message, why), kernel.certainty, frame.frames)
     if frame.lost_helper and kernel.moved is False:
         return Judgement(
             Failed(error, frame.permanent),
@@ -201,7 +201,7 @@ def _failure(evidence: ChildEvidence, frame: Failure) -> Judgement:
     if frame.memory:
         why = f"{frame.memory} under the limit; {evidence.memory}"
         certainty = Certainty.UNKNOWN if frame.lost_helper else Certainty.CERTAIN
-        return _died(Verdict.MEMORY_EXCEEDED, frame.type, f"{frame.message} ({why})".lstrip(), certainty, frame.frames)
+        return _died(Verdict.MEMORY_EXCEEDED, frame.type, _after(frame.message, why), certainty, frame.frames)
     return Judgement(Failed(error, frame.permanent), "the handler raised")
 
 
@@ -214,7 +214,7 @@ def _death(evidence: ChildEvidence) -> Judgement:
         return _sigkill(evidence)
     if number is None:
         verdict, name = (Verdict.EXITED, "Exited") if evidence.exit_code else (Verdict.VANISHED, "Vanished")
-        why = f"it {_how(evidence)} without a result"
+        why = f"{_how(evidence)} without a result"
         if evidence.broken_frame is not None:
             why += f": {evidence.broken_frame}"
         return _died(verdict, name, f"{why}; {evidence.memory}")
@@ -283,9 +283,12 @@ _NOT_OOM = "so not the OOM killer"
 
 
 def _counters(evidence: ChildEvidence) -> list[tuple[str, int, int]]:
-    """The counters that could be read both times, the one that covers least first."""
+    """The counters that could be read both times, the one that covers least first.
+
+    One that went down is not the counter it was (its cgroup was made anew), so it says nothing.
+    """
     pairs = [(name, getattr(evidence.before, name), getattr(evidence.after, name)) for name in ("job", "own", "host")]
-    return [(name, was, now) for name, was, now in pairs if was is not None and now is not None]
+    return [(name, was, now) for name, was, now in pairs if was is not None and now is not None and now >= was]
 
 
 def _how(evidence: ChildEvidence) -> str:
@@ -293,6 +296,10 @@ def _how(evidence: ChildEvidence) -> str:
     if number is None:
         return f"exited with code {evidence.exit_code}"
     return f"ended by {signal_name(number)}"
+
+
+def _after(message: str, why: str) -> str:
+    return f"{message} ({why})" if message else why
 
 
 def _died(

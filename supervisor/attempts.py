@@ -91,10 +91,18 @@ class Attempts:
                 execution.stop(Intent.CANCEL)
 
     async def wait_ended(self, seconds: float) -> bool:
-        """Wait until every attempt is reported and settled, `seconds` at most. Returns whether."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=max(seconds, 0))
-        return not self._tasks
+        """Wait until every claim that this process knows of is settled, `seconds` at most. Returns whether.
+
+        What lingers is not waited for: it was reported, and nothing here can end it.
+        """
+        try:
+            async with asyncio.timeout(max(seconds, 0)):
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
+                await self._outcomes.all_settled()
+        except TimeoutError:
+            return False
+        return True
 
     async def flush_progress(self) -> float:
         """Write the newest progress of each attempt; end those whose lease turns out to be lost."""
@@ -129,8 +137,12 @@ class Attempts:
         self._progress.pop(job.fence, None)
         self._outcomes.submit(job.fence, report, trusted)
         await self._outcomes.settled(job.fence)
-        if execution.lingering is not None:
-            await asyncio.wait({execution.lingering})
+        if execution.lingering is None:
+            self._free(pool)
+        else:
+            execution.lingering.add_done_callback(lambda _: self._free(pool))
+
+    def _free(self, pool: Pool) -> None:
         self._in_use[pool] -= 1
         self._on_slot(pool)
 

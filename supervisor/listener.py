@@ -7,18 +7,14 @@ lost, what it told about is not.
 """
 
 import asyncio
-import logging
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from jobs.database import DatabaseUnavailable, connection_parameters
-
-log = logging.getLogger("oomph.listener")
 
 PROOF_SECONDS = 15.0  # the longest that a deaf listener goes unseen; polling covers the time
 PROOF_TIMEOUT = 5.0
@@ -42,33 +38,41 @@ class Listener:
         self._on_jobs = on_jobs
         self._on_control = on_control
         self._proof_channel = f"background_proof_{uuid.uuid4().hex}"
+        self._connection: psycopg.AsyncConnection[Any] | None = None
         self.round_trip_seconds: float | None = None
 
-    async def run(self) -> None:
-        """Listen until the connection fails; then raise `DatabaseUnavailable`. Whoever supervises calls again."""
+    async def run_once(self) -> None:
+        """Connect where there is no connection, prove it, and listen until the next proof is due.
+
+        Raises `DatabaseUnavailable` and drops the connection where it does not answer; the next call makes a new one.
+        """
         try:
-            async with self._connected() as connection:
+            fresh = self._connection is None
+            connection = self._connection or await self._connect()
+            await self._prove(connection)
+            if fresh:
                 self._on_connect()
-                while True:
-                    await self._prove(connection)
-                    await self._hear(connection, PROOF_SECONDS)
+                return
+            await self._hear(connection, PROOF_SECONDS)
         except (psycopg.Error, OSError, TimeoutError) as error:
-            self.round_trip_seconds = None
+            await self.stop()
             raise DatabaseUnavailable(f"{type(error).__name__}: {error}") from error
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async def stop(self) -> None:
+        """Close the connection."""
+        connection, self._connection, self.round_trip_seconds = self._connection, None, None
+        if connection is not None:
+            await connection.close()
+
+    async def _connect(self) -> psycopg.AsyncConnection[Any]:
         async with asyncio.timeout(PROOF_TIMEOUT):
             connection = await psycopg.AsyncConnection.connect(
                 self._url, autocommit=True, **connection_parameters("oomph listener", PROOF_TIMEOUT)
             )
-        try:
-            async with asyncio.timeout(PROOF_TIMEOUT):
-                for channel in (JOBS_CHANNEL, CONTROL_CHANNEL, self._proof_channel):
-                    await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-            yield connection
-        finally:
-            await connection.close()
+            self._connection = connection
+            for channel in (JOBS_CHANNEL, CONTROL_CHANNEL, self._proof_channel):
+                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        return connection
 
     async def _prove(self, connection: psycopg.AsyncConnection[Any]) -> None:
         loop = asyncio.get_running_loop()

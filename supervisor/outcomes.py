@@ -62,6 +62,11 @@ class OutcomeWriter:
         if (pending := self._pending.get(fence)) is not None:
             await pending.settled.wait()
 
+    async def all_settled(self) -> None:
+        """Wait until nothing is pending."""
+        while self._pending:
+            await next(iter(self._pending.values())).settled.wait()
+
     async def run(self) -> None:
         """Write what comes, until cancelled."""
         while True:

@@ -108,7 +108,13 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**{name: value for name, value in overrides.items() if value is not None})
     except ValidationError as error:
-        raise SettingsError("\n".join(_told(detail, overrides) for detail in error.errors())) from None
+        raise SettingsError("\n".join(dict.fromkeys(_told(detail, overrides) for detail in error.errors()))) from None
+
+
+def unknown_variables() -> list[str]:
+    """Variables of the environment that look like ours and are not: most likely misspelt."""
+    known = {name.upper() for name in Settings.model_fields}
+    return sorted(name for name in os.environ if name.startswith("WORKER_") and name not in known)
 
 
 def _told(detail: Mapping[str, Any], overrides: Mapping[str, Any]) -> str:

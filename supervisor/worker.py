@@ -29,6 +29,7 @@ from supervisor.outcomes import OutcomeWriter
 from supervisor.services import run_forever
 from supervisor.settings import Settings
 from supervisor.shutdown import Event, State, next_state
+from supervisor.sizing import check_template
 from supervisor.tenure import Tenure
 
 log = logging.getLogger("oomph.worker")
@@ -54,6 +55,7 @@ class Worker:
         self._failure: str | None = None
         self._services: list[asyncio.Task[None]] = []
         self._tenure: Tenure | None = None
+        self._listener: Listener | None = None
 
         self._database = Database(
             settings.database_url, call_timeout=settings.worker_call_timeout_seconds, application_name="oomph worker"
@@ -95,6 +97,8 @@ class Worker:
         await self._database.open()
         for pool in self._pools.values():
             await pool.start()
+        if self._ingest is not None and self._ingest.template_mb is not None:
+            check_template(self._settings.worker_ingest_memory_mb, self._ingest.template_mb)
         await self._scheduler.sync()
         await self._take_tenure()
         self._start_services()
@@ -123,17 +127,20 @@ class Worker:
             log.warning("giving back %s attempts that still run", self._attempts.running)
             self._attempts.stop_all(Intent.LEASE_LOST if self._lease_lost else Intent.SHUTDOWN)
         if not await self._attempts.wait_ended(END_SECONDS):
-            log.error("%s attempts did not end in time", self._attempts.count)
+            log.error("%s outcomes could not be written in time", len(self._attempts.fences))
 
     async def _close(self) -> None:
         """Release everything, also after a start that failed; never hang on a database that does not answer."""
-        self._attempts.stop_all(Intent.SHUTDOWN)
-        await self._attempts.wait_ended(END_SECONDS)
+        if self._attempts.running:
+            self._attempts.stop_all(Intent.SHUTDOWN)
+            await self._attempts.wait_ended(END_SECONDS)
         for pool in self._pools.values():
             await pool.stop()
         for service in self._services:
             service.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
+        if self._listener is not None:
+            await self._listener.stop()
         if self._tenure is not None:
             with suppress(DatabaseUnavailable):
                 await self._tenure.end()
@@ -164,14 +171,15 @@ class Worker:
         self._attempts.stop_all(Intent.LEASE_LOST)
         self._worker.keeper.stop()
         while self._state is State.RUNNING:
-            if not self._attempts.fences:  # ours first: what we refund, no rescuer charges
+            # Our own refunds go first: what is given back in time, no rescuer charges.
+            if await self._attempts.wait_ended(WATCH_SECONDS):
                 with suppress(DatabaseUnavailable):
                     await self._take_tenure()
+                    log.warning("the worker goes on as %s", self._worker.worker_id)
                     break
-            await asyncio.sleep(WATCH_SECONDS)
+                await asyncio.sleep(WATCH_SECONDS)
         # An outage takes everyone's lease. The others get the time of a lease to come back and settle their own jobs.
         self._rescue_from = time.monotonic() + self._settings.worker_lease_seconds
-        log.warning("the worker goes on as %s", self._worker.worker_id)
 
     def _start_services(self) -> None:
         self._serve_forever("outcomes", self._outcomes.run)
@@ -183,13 +191,13 @@ class Worker:
         self._serve_forever("cancels", self._poll_cancels)
         self._serve_forever("watch", self._watch)
         if self._settings.worker_listen == "on":
-            listener = Listener(
+            self._listener = Listener(
                 self._settings.worker_listen_url or self._settings.database_url,
                 on_connect=self._on_connect,
                 on_jobs=self._on_jobs,
                 on_control=self._on_control,
             )
-            self._serve_forever("listener", listener.run)
+            self._serve_forever("listener", self._listener.run_once)
 
     def _serve_forever(self, name: str, run_once: Callable[[], Awaitable[float | None]]) -> None:
         self._services.append(asyncio.create_task(run_forever(name, run_once), name=name))
@@ -205,7 +213,8 @@ class Worker:
 
     async def _tick(self) -> float:
         if self._state is State.RUNNING:
-            await self._scheduler.tick()
+            for pool in await self._scheduler.tick():
+                self._worker.claims.wake(pool)
         due_in = await self._scheduler.seconds_to_next()
         return TICK_SECONDS if due_in is None else min(max(due_in, 0.0), TICK_SECONDS)
 

@@ -47,9 +47,7 @@ def url(server: str, migrated: str) -> Iterator[str]:
     """The connection string of this test's own, migrated database."""
     name = f"t_{uuid.uuid4().hex}"
     with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(migrated))
-        )
+        admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(migrated)))
     yield make_conninfo(server, dbname=name)
     with psycopg.connect(server, autocommit=True) as admin:
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

@@ -11,7 +11,8 @@ CREATE TABLE background_jobs (
     cancel_requested_at timestamptz,                    -- an operator's cancel of a running job
     occurrence          timestamptz,                    -- the point on its schedule's grid
     worker_id           uuid,
-    timeout             interval NOT NULL DEFAULT interval '5 minutes' CHECK (timeout > interval '0'),
+    timeout             interval NOT NULL DEFAULT interval '5 minutes'
+                        CHECK (timeout > interval '0' AND timeout <= interval '7 days'),
     attempt             integer NOT NULL DEFAULT 0,     -- charged by the claim, given back by a refund
     max_attempts        integer NOT NULL DEFAULT 5 CHECK (max_attempts > 0),
     generation          integer NOT NULL DEFAULT 0,     -- the kind's generation when this was claimed
@@ -24,8 +25,8 @@ CREATE TABLE background_jobs (
     status              text NOT NULL DEFAULT 'queued'
                         CHECK (status IN ('queued', 'running', 'succeeded', 'dead', 'cancelled')),
     organization_id     text,
-    dedupe_key          text CHECK (length(dedupe_key) <= 500),
-    concurrency_key     text CHECK (length(concurrency_key) <= 500),
+    dedupe_key          text CHECK (length(dedupe_key) BETWEEN 1 AND 500),
+    concurrency_key     text CHECK (length(concurrency_key) BETWEEN 1 AND 500),
     schedule            text,
     progress_note       text,
     payload             jsonb NOT NULL DEFAULT '{}',
@@ -59,6 +60,9 @@ CREATE INDEX background_jobs_dedupe ON background_jobs (kind, dedupe_key)
 CREATE UNIQUE INDEX background_jobs_occurrence ON background_jobs (schedule, occurrence) WHERE schedule IS NOT NULL;
 CREATE INDEX background_jobs_overlap ON background_jobs (schedule)
     WHERE schedule IS NOT NULL AND status IN ('queued', 'running');
+
+-- What people look for first among a million finished rows.
+CREATE INDEX background_jobs_dead ON background_jobs (id) WHERE status = 'dead';
 
 CREATE TABLE background_attempts (
     job_id          bigint NOT NULL REFERENCES background_jobs ON DELETE CASCADE,
@@ -164,8 +168,9 @@ DECLARE
     woken text;
 BEGIN
     UPDATE background_jobs SET blocked = false
-     WHERE id = (SELECT id FROM background_jobs
+     WHERE id = (SELECT id FROM background_jobs AS next
                   WHERE concurrency_key = OLD.concurrency_key AND status = 'queued' AND blocked
+                    AND NOT EXISTS (SELECT 1 FROM background_kinds AS k WHERE k.kind = next.kind AND k.paused_at IS NOT NULL)
                   ORDER BY priority, run_after, id LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING pool INTO woken;
     IF woken IS NOT NULL THEN
@@ -226,5 +231,10 @@ BEGIN
                   AND active.status IN ('queued', 'running')))
     ON CONFLICT DO NOTHING
     RETURNING id INTO job_id;
+    IF job_id IS NULL AND background_enqueue.dedupe_key IS NULL THEN
+        RAISE EXCEPTION 'background_enqueue: a job of kind % was not written although it has no dedupe key: the id sequence '
+            'of background_jobs is behind its rows, or a trigger or policy of yours refuses them', background_enqueue.kind
+            USING ERRCODE = 'unique_violation';
+    END IF;
     RETURN job_id;
 END $$;

@@ -57,6 +57,7 @@ WITH open AS MATERIALIZED (
     RETURNING job.id, job.claim, job.kind, job.pool, job.payload::text, job.attempt, job.max_attempts, job.timeout,
               job.organization_id, job.concurrency_key, job.priority, job.run_after
 )
-SELECT (SELECT count(*) FROM parked), claimed.*
+SELECT (SELECT count(*) FROM parked), claimed.id, claimed.claim, claimed.kind, claimed.pool, claimed.payload,
+       claimed.attempt, claimed.max_attempts, claimed.timeout, claimed.organization_id, claimed.concurrency_key
   FROM (VALUES (1)) AS always (one) LEFT JOIN claimed ON true
  ORDER BY claimed.priority, claimed.run_after, claimed.id

@@ -28,4 +28,4 @@ UPDATE background_jobs AS job
   FROM chosen, marked
  WHERE job.id = chosen.id
 RETURNING 0, job.id, job.claim, job.kind, job.pool, job.payload::text, job.attempt, job.max_attempts, job.timeout,
-          job.organization_id, job.concurrency_key, job.priority, job.run_after
+          job.organization_id, job.concurrency_key

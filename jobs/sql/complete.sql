@@ -7,4 +7,4 @@ UPDATE background_jobs AS job
        progress = NULL, progress_note = NULL, error = NULL
   FROM outcome
  WHERE job.id = outcome.id AND job.claim = outcome.claim AND job.status = 'running'
-RETURNING job.id, job.kind, job.generation
+RETURNING job.id, job.claim, job.kind, job.generation

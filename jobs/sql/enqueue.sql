@@ -20,7 +20,7 @@ WITH wanted AS MATERIALIZED (
                SELECT 1 FROM background_jobs AS active
                 WHERE active.kind = %(kind)s::text AND active.dedupe_key = w.dedupe_key
                   AND active.status IN ('queued', 'running')))
-     ORDER BY w.position
+     ORDER BY w.dedupe_key, w.position -- two services with the same keys wait for each other in one direction only
     ON CONFLICT DO NOTHING
     RETURNING id
 )

@@ -1,11 +1,9 @@
--- Invariant 1: running jobs whose worker is lost or gone, a bounded batch, skipping what somebody else is settling.
-SELECT job.id, job.claim, job.kind, job.worker_id, job.attempt,
-       (SELECT w.host FROM background_workers AS w WHERE w.id = job.worker_id),
-       EXISTS (SELECT 1 FROM background_attempts AS kill
-                WHERE kill.is_kill AND kill.kind = job.kind AND kill.worker_id = job.worker_id
-                  AND kill.verdict = 'worker_lost')
+-- Invariant 1: running jobs whose worker is lost or gone, a bounded batch, skipping what somebody else is settling and
+-- what this pass could not settle.
+SELECT job.id, job.claim, job.kind, job.worker_id,
+       (SELECT w.host FROM background_workers AS w WHERE w.id = job.worker_id)
   FROM background_jobs AS job
- WHERE job.status = 'running'
+ WHERE job.status = 'running' AND job.id <> ALL (%(passed_over)s::bigint[])
    AND NOT EXISTS (SELECT 1 FROM background_workers AS w WHERE w.id = job.worker_id AND w.lost_at IS NULL)
  ORDER BY job.kind, job.id
  LIMIT %(limit)s

@@ -5,6 +5,6 @@ SELECT extract(epoch FROM min(waiting.run_after) - clock_timestamp())::float8
  CROSS JOIN LATERAL (
        SELECT job.run_after FROM background_jobs AS job
         WHERE job.kind = known.kind AND job.priority = level.priority AND job.status = 'queued' AND NOT job.blocked
-          AND job.run_after > statement_timestamp()
+          AND job.run_after > statement_timestamp() AND job.run_after < 'infinity'
         ORDER BY job.run_after LIMIT 1
        ) AS waiting

@@ -4,5 +4,5 @@ ON CONFLICT (kind) DO UPDATE
    SET paused_at = coalesce(k.paused_at, excluded.paused_at),
        paused_by = coalesce(k.paused_by, excluded.paused_by),
        pause_reason = CASE WHEN k.paused_at IS NULL THEN excluded.pause_reason ELSE k.pause_reason END,
-       probe = false
+       probe = false, probe_job_id = NULL -- a probe that is on its way decides nothing any more
 RETURNING kind, pg_notify('background_control', 'kinds')::text

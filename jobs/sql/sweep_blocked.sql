@@ -1,5 +1,6 @@
 -- Invariant 5 may block a job only while another of its key runs. The trigger wakes the next one at once; this finds what
--- no trigger can: the one that was woken got cancelled, or its kind is paused or unknown. Walks the keys one by one
+-- no trigger can: the one that was woken got cancelled, or its kind was paused, or all that waited were of paused kinds.
+-- Those stay blocked until the resume, or the others behind them would wait for a pass each. Walks the keys one by one
 -- from `after`, a bounded number a pass. Answers the last key seen and how many jobs it let go.
 WITH RECURSIVE key AS (
     (SELECT concurrency_key, 1 AS seen FROM background_jobs
@@ -16,7 +17,10 @@ WITH RECURSIVE key AS (
            SELECT head.id FROM key CROSS JOIN LATERAL (
                   SELECT job.id FROM background_jobs AS job
                    WHERE job.concurrency_key = key.concurrency_key AND job.status = 'queued' AND job.blocked
-                   ORDER BY job.priority, job.run_after, job.id LIMIT 1) AS head
+                     AND NOT EXISTS (SELECT 1 FROM background_kinds AS k
+                                      WHERE k.kind = job.kind AND k.paused_at IS NOT NULL AND NOT k.probe)
+                   ORDER BY job.priority, job.run_after, job.id LIMIT 1
+                     FOR UPDATE SKIP LOCKED) AS head
             WHERE NOT EXISTS (SELECT 1 FROM background_jobs AS busy
                                WHERE busy.status = 'running' AND busy.concurrency_key = key.concurrency_key))
        AND status = 'queued'

@@ -1,0 +1,25 @@
+"""What a worker runs to ingest documents: `WORKER_APP=jobs.documents.app:app`."""
+
+from importlib.util import find_spec
+
+from jobs.app import App, Handler, JobContext
+from jobs.documents.task import INGEST_DOCUMENT, IngestDocument
+
+NEEDED = ("kreuzberg", "obstore")
+
+
+def app() -> App:
+    """Raises `ImportError` where the extra `documents` is not installed."""
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        raise ImportError(f"{' and '.join(missing)} not installed; install oomph[documents]")
+    return App(
+        handlers=[Handler(INGEST_DOCUMENT, ingest_document)],
+        preload=["kreuzberg", "obstore", "jobs.documents.handler"],
+    )
+
+
+def ingest_document(payload: IngestDocument, job: JobContext) -> None:
+    # Here and not above: the supervisor loads this app too, and has no use for a parser.
+    from jobs.documents.handler import ingest
+
+    ingest(payload, job)

@@ -1,0 +1,87 @@
+"""Full-text search over the chunks of READY documents."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from jobs.connection import Program, Statement, run
+from jobs.sql import statement
+
+MAX_LIMIT = 1_000
+MAX_WORDS_CHARS = 1_000  # of a query: more is a document, not a question
+
+_START, _STOP, _SEPARATOR = "\x02", "\x03", "\x1f"  # as in search_documents.sql; no stored text holds them
+_QUOTES = str.maketrans("\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}", '""')
+# The scripts whose characters background_separated_text takes apart, without their punctuation.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3021-\u30ff\u3400-\u4dbf\u4e00-\u9fff]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk that was found.
+
+    `matches` are the places in `snippet` to highlight, as (start, end). `page` counts from 1 and is None for formats
+    without pages. `rank` orders the hits of one query and means nothing else.
+    """
+
+    document_id: UUID
+    filename: str
+    title: str | None
+    position: int
+    page: int | None
+    heading: str | None
+    snippet: str
+    matches: list[tuple[int, int]]
+    rank: float
+
+
+def search(db: Any, words: str, *, limit: int = 10) -> Any:
+    """The best chunks for `words`, best first: a list of `Hit`. Await it where `db` is asynchronous.
+
+    `words` reads as in a web search: all of them must occur, `"a phrase"`, `this or that`, `-without`. Raises
+    `ValueError` for words that are empty or over 1,000 characters, and for a limit outside 1 to 1,000.
+    """
+    if not words.strip() or len(words) > MAX_WORDS_CHARS or "\0" in words:
+        raise ValueError(f"search needs words: 1 to {MAX_WORDS_CHARS:,} characters")
+    if not 1 <= limit <= MAX_LIMIT:
+        raise ValueError(f"limit={limit}: 1 to {MAX_LIMIT:,} are allowed")
+    return run(db, _search(query_text(words), limit))
+
+
+def query_text(words: str) -> str:
+    """`words` for PostgreSQL, where a run of a script without spaces is a phrase of its characters."""
+    parts = words.translate(_QUOTES).split('"')
+    for index in range(0, len(parts), 2):  # what stands between quotes is a phrase already
+        parts[index] = _UNSPACED.sub(r' "\g<0>" ', parts[index]).replace('- "', '-"')
+    return '"'.join(parts)
+
+
+def _search(words: str, limit: int) -> Program[list[Hit]]:
+    rows = yield Statement(statement("search_documents"), {"words": words, "limit": limit})
+    return [_hit(*row) for row in rows]
+
+
+def _hit(
+    document_id: Any,
+    filename: str,
+    title: str | None,
+    position: int,
+    page: int | None,
+    heading: str | None,
+    rank: float,
+    headline: str,
+) -> Hit:
+    snippet, matches = _marked(" ".join(headline.replace(_SEPARATOR, "").replace(_STOP + _START, "").split()))
+    return Hit(UUID(str(document_id)), filename, title, position, page, heading, snippet, matches, rank)
+
+
+def _marked(text: str) -> tuple[str, list[tuple[int, int]]]:
+    plain, matches = "", []
+    for part in re.split(f"({_START}[^{_STOP}]*{_STOP})", text):
+        if part.startswith(_START):
+            matches.append((len(plain), len(plain) + len(part) - 2))
+            plain += part[1:-1]
+        else:
+            plain += part
+    return plain, matches

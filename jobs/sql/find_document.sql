@@ -1,0 +1,2 @@
+-- What a job needs to know of the document that its payload names.
+SELECT filename, sha256, size, job_id FROM background_documents WHERE id = CAST(%(document_id)s AS uuid)

@@ -1,0 +1,2 @@
+SELECT name, kind, every, misfire, overlap, grace, next_occurrence, last_occurrence, revision, app
+  FROM background_schedules ORDER BY name LIMIT CAST(%(limit)s AS integer)

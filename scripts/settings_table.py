@@ -1,0 +1,28 @@
+"""Writes the table of settings into README.md, from the settings themselves: `.venv/bin/python scripts/settings_table.py`."""
+
+import re
+from pathlib import Path
+
+from supervisor.settings import Settings
+
+README = Path(__file__).parent.parent / "README.md"
+START, END = "<!-- settings, written by scripts/settings_table.py -->\n", "<!-- end of settings -->\n"
+
+
+def table() -> str:
+    """The settings as a Markdown table: name, default, meaning."""
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = field.default
+        shown = ",".join(default) if isinstance(default, list) else "" if default in ("", None) else f"{default}"
+        rows.append(f"| `{name.upper()}` | {shown} | {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def written(text: str) -> str:
+    """`text` with the table between its two marks."""
+    return re.sub(f"{re.escape(START)}.*?{re.escape(END)}", f"{START}{table()}{END}", text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    README.write_text(written(README.read_text()))

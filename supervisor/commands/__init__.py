@@ -1,0 +1,34 @@
+"""The command line: `oomph`.
+
+    group.py      the help's sections, and the one place where an expected error becomes a paragraph and status 1
+    errors.py     which errors are expected        options.py   the options that commands share
+    database.py   the one way to a connection      output.py    tables for people, JSON for programs
+
+Status 0: done. 1: refused or failed, with the reason on stderr. 2: wrong usage.
+
+A command imports what it needs when it runs: `oomph --help` stays quick, and nothing of `jobs` is imported before
+`main` has put the working folder last, where a user's own `jobs.py` cannot stand in for the package.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from supervisor.commands.application import cli
+
+__all__ = ["cli", "main"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command that `arguments` (default: the process's own) name, and exit with its status."""
+    _put_working_folder_last()
+    cli(args=arguments, prog_name="oomph")
+
+
+def _put_working_folder_last() -> None:
+    folder = Path.cwd()
+    ours = ("", str(folder))
+    if folder != _ROOT and any(entry in sys.path for entry in ours):
+        sys.path[:] = [*(entry for entry in sys.path if entry not in ours), str(folder)]

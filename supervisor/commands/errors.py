@@ -1,0 +1,35 @@
+"""Which errors a person can mend, and what is said about them."""
+
+import typer
+
+
+class CommandError(Exception):
+    """A command refuses or cannot go on; the message is one paragraph that says why and what to do."""
+
+
+def explain(error: Exception) -> str | None:
+    """The paragraph for an expected error; None for one that is a fault of ours, or of the command line's library."""
+    if isinstance(error, typer.Exit | typer.Abort | typer.BadParameter):
+        return None
+    if isinstance(error, CommandError):
+        return str(error)
+    # Here and not above: a command that succeeds needs none of them.
+    from jobs.control import ControlError
+    from jobs.database import DatabaseUnavailable
+    from jobs.loading import AppError
+    from jobs.migrate import SchemaError
+    from pools.process import NotSupported
+    from pools.spawner import TemplateError
+    from supervisor.embedded import EmbeddedServerError
+    from supervisor.settings import SettingsError
+
+    match error:
+        case SettingsError():
+            lines = str(error).splitlines()
+            return lines[0] if len(lines) == 1 else "\n  ".join(["nothing was started, for these reasons:", *lines])
+        case DatabaseUnavailable():
+            return f"the database does not answer: {error}"
+        case ControlError() | AppError() | SchemaError() | EmbeddedServerError() | TemplateError() | NotSupported():
+            return str(error)
+        case _:
+            return None

@@ -1,0 +1,88 @@
+"""How `oomph jobs show` tells the story of one job."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from supervisor.commands.output import print_facts, print_json, printable, shown, span
+
+if TYPE_CHECKING:
+    from jobs.reports import AttemptRow, JobReport, JobRow
+
+Facts = Iterator[tuple[str, object]]
+
+
+def print_report(report: "JobReport", *, as_json: bool) -> None:
+    """Print a job with its attempts. As JSON: the job's columns, and `attempts` as an array of objects."""
+    if as_json:
+        job = {field.name: getattr(report.job, field.name) for field in dataclasses.fields(report.job)}
+        print_json({**job, "attempts": report.attempts})
+        return
+    typer.echo(f"Job {report.job.id}: {printable(report.job.kind)}, {report.job.status}")
+    print_facts(_about_job(report.job), indent="  ")
+    for attempt in report.attempts:
+        charged = "charged" if attempt.charged else "not charged"
+        kill = ", counts as a kill" if attempt.is_kill else ""
+        typer.echo(f"\nAttempt {attempt.attempt}: {attempt.verdict}, {charged}{kill}")
+        print_facts(_about_attempt(attempt), indent="  ")
+    if not report.attempts:
+        typer.echo("\nNo attempt has failed.")
+
+
+def _about_job(job: "JobRow") -> Facts:
+    yield "pool", job.pool
+    yield "priority", {0: "interactive", 1: "default", 2: "bulk"}.get(job.priority, job.priority)
+    yield "attempts", f"{job.attempt} of {job.max_attempts}, {span(job.timeout)} each"
+    yield "organization", job.organization_id
+    yield (
+        "dedupe key",
+        f"{job.dedupe_key}{' (also while running)' if job.dedupe_active else ''}" if job.dedupe_key else None,
+    )
+    yield (
+        "concurrency key",
+        f"{job.concurrency_key}{' (waits for it)' if job.blocked else ''}" if job.concurrency_key else None,
+    )
+    yield "schedule", f"{job.schedule}, occurrence {shown(job.occurrence)} UTC" if job.schedule else None
+    yield "created (UTC)", job.created_at
+    yield "due (UTC)", job.run_after if job.status == "queued" else None
+    yield "started (UTC)", job.started_at
+    yield "finished (UTC)", job.finished_at
+    yield "cancel asked (UTC)", job.cancel_requested_at
+    yield "worker", job.worker_id
+    yield "progress", None if job.progress is None else f"{job.progress:.0%} {job.progress_note or ''}"
+    yield "payload", job.payload
+    yield "result", job.result
+    yield from _about_error(job.error)
+
+
+def _about_attempt(attempt: "AttemptRow") -> Facts:
+    took = f", {span(attempt.finished_at - attempt.started_at)}" if attempt.started_at else ""
+    yield "started (UTC)", attempt.started_at
+    yield "finished (UTC)", f"{shown(attempt.finished_at)}{took}"
+    yield "host", attempt.host
+    yield "pid", attempt.pid
+    yield "worker", attempt.worker_id
+    yield "claim", attempt.claim
+    yield "signal", attempt.signal
+    yield "exit code", attempt.exit_code
+    yield "memory", _memory(attempt)
+    yield "processor", None if attempt.cpu_seconds is None else f"{attempt.cpu_seconds:,.1f} s"
+    said = (attempt.error or {}).get("message")  # often the evidence's `why` in full
+    evidence = [f"{name}: {shown(value)}" for name, value in attempt.evidence.items() if value != said]
+    yield "evidence", "\n".join(evidence) or None
+    yield from _about_error(attempt.error)
+    yield "output", attempt.output_tail
+
+
+def _memory(attempt: "AttemptRow") -> str | None:
+    peak = None if attempt.peak_memory_mb is None else f"{attempt.peak_memory_mb:,.0f} MB at its peak"
+    limit = None if attempt.memory_limit_mb is None else f"{attempt.memory_limit_mb:,} MB allowed"
+    return ", ".join(part for part in (peak, limit) if part) or None
+
+
+def _about_error(error: Mapping[str, Any] | None) -> Facts:
+    if error is not None:
+        yield "error", f"{error.get('type')}: {error.get('message')}"
+        yield "stack", error.get("frames") or None

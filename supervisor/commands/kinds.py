@@ -1,0 +1,95 @@
+"""`oomph kinds`: list, pause, resume."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from supervisor.commands.database import connected
+from supervisor.commands.options import Actor, AsJson, DatabaseUrl, EmbeddedFolder, Limit, Reason, actor_of
+from supervisor.commands.output import Column, print_json, print_table, printable
+
+if TYPE_CHECKING:
+    from jobs.reports import KindRow
+
+kinds = typer.Typer(help="Kinds of jobs, and their pauses.", no_args_is_help=True)
+
+KindName = Annotated[str, typer.Argument(metavar="KIND", help="Which kind.")]
+
+
+@kinds.command("list")
+def list_kinds(
+    limit: Limit = 100,
+    as_json: AsJson = False,
+    database: DatabaseUrl = "",
+    embedded: EmbeddedFolder = None,
+) -> None:
+    """List kinds: paused or running, and kills in a row."""
+    from jobs import reports
+
+    with connected(database, embedded) as connection:
+        rows: list[KindRow] = reports.list_kinds(connection, limit=limit)
+    if as_json:
+        print_json(rows)
+        return
+    columns: list[Column[KindRow]] = [
+        Column("KIND", lambda row: row.kind),
+        Column("POOL", lambda row: row.pool),
+        Column("STATE", _state, style=lambda row: "red" if row.paused_at else ""),
+        Column("KILLS", lambda row: row.kill_streak, right=True),
+        Column("PAUSED (UTC)", lambda row: row.paused_at),
+        Column("BY", lambda row: row.paused_by),
+        Column("REASON", lambda row: row.pause_reason, flexible=True),
+    ]
+    print_table(columns, rows, empty="no kinds: a worker writes those of its app when it starts")
+    for row in rows:
+        if row.pause_reason and "\n" in row.pause_reason.strip():
+            typer.echo(f"\n{row.kind} is paused: {printable(row.pause_reason.strip())}")
+
+
+@kinds.command("pause")
+def pause_kind(
+    kind: KindName,
+    actor: Actor = None,
+    reason: Reason = "",
+    database: DatabaseUrl = "",
+    embedded: EmbeddedFolder = None,
+) -> None:
+    """Let no job of a kind start; running ones finish."""
+    from jobs import control, reports
+
+    who = actor_of(actor)
+    with connected(database, embedded) as connection:
+        control.pause(connection, kind, actor=who, reason=reason)
+        known: KindRow = reports.show_kind(connection, kind)
+    typer.echo(f"kind {kind} is paused")
+    if known.paused_by != who or (known.pause_reason or "") != reason.strip():
+        since = f"since {known.paused_at:%Y-%m-%d %H:%M:%S %Z} by {known.paused_by}"
+        typer.echo(f"it was paused already, {since}, and keeps that reason: {printable(known.pause_reason or 'none')}")
+    if known.pool is None:
+        typer.echo(f"note: no worker has declared a kind {printable(kind)} so far; is it spelt right?", err=True)
+
+
+@kinds.command("resume")
+def resume_kind(
+    kind: KindName,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Let exactly one job through first; its success resumes the kind.")
+    ] = False,
+    actor: Actor = None,
+    reason: Reason = "",
+    database: DatabaseUrl = "",
+    embedded: EmbeddedFolder = None,
+) -> None:
+    """Let a paused kind run again, with --probe one job first."""
+    from jobs import control
+
+    who = actor_of(actor)
+    with connected(database, embedded) as connection:
+        control.resume(connection, kind, actor=who, reason=reason, probe=probe)
+    typer.echo(f"kind {kind} lets one job through" if probe else f"kind {kind} runs again")
+
+
+def _state(row: "KindRow") -> str:
+    if row.paused_at is None:
+        return "running"
+    return "probing" if row.probe or row.probe_job_id else "paused"

@@ -1,0 +1,31 @@
+"""`oomph migrate`."""
+
+from typing import Annotated
+
+import typer
+
+from supervisor.commands.database import target_of
+from supervisor.commands.options import DatabaseUrl, EmbeddedFolder
+
+
+def migrate(
+    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL instead, for whoever applies it by hand.")] = False,
+    database: DatabaseUrl = "",
+    embedded: EmbeddedFolder = None,
+) -> None:
+    """Create or update the tables in the database.
+
+    All or nothing; safe to run again, and from several hosts at once.
+    """
+    from jobs import migrate as schema
+
+    if sql:
+        typer.echo(schema.script())
+        return
+    with target_of(database, embedded, create=True) as target:
+        applied = schema.migrate(target.url)
+        place = target.place
+    for name in applied:
+        typer.echo(f"applied {name}")
+    if not applied:
+        typer.echo(f"the database at {place} has the schema of this release already")

@@ -1,0 +1,50 @@
+"""Options that several commands share, each written once."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+DatabaseUrl = Annotated[
+    str, typer.Option("--database", metavar="URL", help="The database, instead of DATABASE_URL.", show_default=False)
+]
+EmbeddedFolder = Annotated[
+    Path | None,
+    typer.Option("--embedded", metavar="DIR", help="Use the embedded PostgreSQL of this folder.", show_default=False),
+]
+AppSpec = Annotated[
+    str | None,
+    typer.Option("--app", metavar="MODULE:ATTRIBUTE", envvar="WORKER_APP", help="The app.", show_default=False),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most this many rows.")]
+Before = Annotated[
+    int | None,
+    typer.Option("--before", metavar="ID", help="The next page: only rows before this id.", show_default=False),
+]
+Actor = Annotated[
+    str | None,
+    typer.Option("--actor", metavar="NAME", envvar="OOMPH_ACTOR", help="Who does this.", show_default=False),
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the audit.", show_default=False)]
+
+
+def actor_of(actor: str | None) -> str:
+    """The actor of an action; wrong usage without one."""
+    if actor is None:
+        refuse("--actor", "who does this? Name yourself with --actor NAME, or set OOMPH_ACTOR; it goes into the audit")
+    return actor
+
+
+def one_of(option: str, value: str | None, allowed: Iterable[str]) -> str | None:
+    """`value`, if it is None or allowed; wrong usage otherwise."""
+    choices = list(allowed)
+    if value is not None and value not in choices:
+        refuse(option, f"{value!r} is not one of {', '.join(choices)}")
+    return value
+
+
+def refuse(option: str, why: str) -> NoReturn:
+    """End with status 2: the command line itself is wrong."""
+    raise typer.BadParameter(why, param_hint=option)

@@ -1,0 +1,69 @@
+"""Waits for documents, with a bar that shows how many are done, how many failed, and how fast it goes."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from jobs.documents.reports import Attendance, DocumentRow
+
+LOOK_SECONDS = 0.3
+ALONE_SECONDS = 5.0  # without any worker: one that is being restarted is back by then
+
+
+def wait_for_documents(connection: "psycopg.Connection[Any]", ids: Sequence[UUID], database: str) -> str | None:
+    """Wait until all are READY or FAILED, and return None; or return why waiting has no sense.
+
+    `connection` is in autocommit mode; `database` says how it was named, for the advice.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from jobs.documents.reports import attendance, show_documents
+
+    columns = (
+        TextColumn("documents"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[failed]} failed, {task.fields[rate]}/s"),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    started = seen_worker = time.monotonic()
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=len(ids), failed=0, rate="0.0")
+        waiting = list(ids)
+        failed = 0
+        while True:
+            rows: list[DocumentRow] = show_documents(connection, waiting)
+            failed += sum(row.status == "FAILED" for row in rows)
+            waiting = [row.id for row in rows if not row.is_settled]  # one that was deleted is done too
+            done = len(ids) - len(waiting)
+            now = time.monotonic()
+            bar.update(task, completed=done, failed=failed, rate=f"{done / max(now - started, LOOK_SECONDS):.1f}")
+            if not waiting:
+                return None
+            present: Attendance = attendance(connection)
+            seen_worker = now if present.workers else seen_worker
+            running = any(row.status == "PARSING" for row in rows)
+            if trouble := _trouble(present, len(waiting), now - seen_worker, running, database):
+                return trouble
+            time.sleep(LOOK_SECONDS)
+
+
+def _trouble(present: "Attendance", left: int, alone: float, running: bool, database: str) -> str | None:
+    if present.paused is not None and not running:
+        return (
+            f"{left} documents wait, but the kind ingest-document is paused: {present.paused}. "
+            "`oomph kinds resume ingest-document` lets it run again"
+        )
+    if alone < ALONE_SECONDS:
+        return None
+    option = f" {database}" if database.startswith("--embedded") else ""
+    return (
+        f"{left} documents wait, but no live worker ingests documents. They stay queued; start one with "
+        f"`oomph worker --app jobs.documents.app:app{option}`, in the same folder or with the same OBJECT_STORE_URL"
+    )

@@ -1,0 +1,176 @@
+import json
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from tests.commands.conftest import Connection, Oomph
+
+Insert = Callable[..., int]
+
+CONTRACT = {
+    "id", "kind", "pool", "priority", "status", "payload", "organization_id", "attempt", "claim", "max_attempts",
+    "timeout", "run_after", "dedupe_key", "dedupe_active", "concurrency_key", "worker_id", "created_at", "started_at",
+    "finished_at", "progress", "result", "error", "schedule", "occurrence",
+}  # fmt: skip
+ATTEMPT_CONTRACT = {
+    "job_id", "attempt", "claim", "worker_id", "host", "pid", "started_at", "finished_at", "verdict", "evidence",
+    "charged", "is_kill", "signal", "exit_code", "peak_memory_mb", "memory_limit_mb", "cpu_seconds", "error",
+    "output_tail",
+}  # fmt: skip
+
+
+def add_attempt(db: Connection, job_id: int, **columns: Any) -> None:
+    given = {
+        "job_id": job_id, "claim": 1, "attempt": 1, "kind": "greet", "host": "web-1", "pid": 4711,
+        "verdict": "oom_killed", "charged": True, "is_kill": True, "signal": "SIGKILL", "peak_memory_mb": 1020.5,
+        "memory_limit_mb": 1024, "cpu_seconds": 2.25, "worker_id": uuid.uuid4(),
+        "evidence": Jsonb({"why": "the counter moved", "certainty": "certain", "oom_kill_own": "0 -> 1"}),
+        "error": Jsonb({"type": "OomKilled", "message": "the kernel killed it", "frames": "File x, line 1\n"}),
+        "output_tail": "first line\nsecond \x1b[31mline\n", **columns,
+    }  # fmt: skip
+    names = ", ".join(given)
+    db.execute(
+        f"INSERT INTO background_attempts ({names}) VALUES ({', '.join(f'%({name})s' for name in given)})",
+        given,
+    )
+
+
+def test_a_list_as_json_has_every_column_of_the_contract(oomph: Oomph, insert: Insert) -> None:
+    job_id = insert(payload=Jsonb({"name": "ada"}), organization_id="acme", priority=2)
+    rows = oomph("jobs", "list", "--json").json
+    assert [row["id"] for row in rows] == [job_id]
+    assert rows[0].keys() >= CONTRACT
+    assert rows[0]["payload"] == {"name": "ada"}
+    assert rows[0]["priority"] == 2
+    assert rows[0]["timeout"] == 300
+    assert rows[0]["created_at"].endswith("Z")
+    assert datetime.fromisoformat(rows[0]["created_at"]).utcoffset() is not None
+
+
+def test_an_empty_list_is_an_empty_array_and_a_word_for_people(oomph: Oomph) -> None:
+    assert oomph("jobs", "list", "--json").json == []
+    people = oomph("jobs", "list")
+    assert (people.status, people.out, people.err) == (0, "", "no such jobs\n")
+
+
+def test_filters_combine(oomph: Oomph, insert: Insert) -> None:
+    wanted = insert(kind="parse", pool="ingest", status="dead", organization_id="acme")
+    insert(kind="parse", pool="ingest", status="dead", organization_id="other")
+    insert(kind="parse", pool="ingest", status="queued", organization_id="acme")
+    insert(kind="greet", pool="system", status="dead", organization_id="acme")
+    options = ("--kind", "parse", "--pool", "ingest", "--status", "dead", "--organization-id", "acme")
+    assert [row["id"] for row in oomph("jobs", "list", "--json", *options).json] == [wanted]
+
+
+def test_pages_follow_each_other_by_id_without_gap_or_overlap(oomph: Oomph, insert: Insert) -> None:
+    ids = [insert() for _ in range(5)]
+    first = oomph("jobs", "list", "--limit", "2")
+    assert f"--before {ids[3]}" in first.err
+    pages = [
+        oomph("jobs", "list", "--json", "--limit", "2", "--before", str(before)).json for before in (ids[3], ids[1])
+    ]
+    assert [[row["id"] for row in page] for page in pages] == [[ids[2], ids[1]], [ids[0]]]
+
+
+def test_a_table_keeps_ids_and_kinds_whole_and_a_row_to_one_line(oomph: Oomph, insert: Insert) -> None:
+    kind = "a-kind-with-a-rather-long-name-indeed"
+    message = "something long happened\nwith more lines " + "x" * 200
+    insert(id=1234567890123, kind=kind, status="dead", error=Jsonb({"type": "ValueError", "message": message}))
+    for columns in ("100", "40"):
+        lines = oomph("jobs", "list", COLUMNS=columns).out.splitlines()
+        assert len(lines) == 2
+        assert {"1234567890123", kind, "dead", "0/5"} <= set(lines[1].split())
+    assert len(oomph("jobs", "list", COLUMNS="120").out.splitlines()[1]) <= 120
+    assert "ValueError: something long happened …" in oomph("jobs", "list").out
+
+
+def test_a_pipe_gets_no_colours_and_no_control_characters(oomph: Oomph, insert: Insert) -> None:
+    insert(status="dead", error=Jsonb({"type": "E", "message": "[red]not markup[/red] \x1b[31mred\x07"}))
+    out = oomph("jobs", "list").out
+    assert "[red]not markup[/red]" in out
+    assert "\x1b" not in out
+    assert "\x07" not in out
+
+
+def test_show_tells_everything_of_a_job_and_its_attempts(oomph: Oomph, insert: Insert, db: Connection) -> None:
+    job_id = insert(
+        status="dead", attempt=2, claim=2, payload=Jsonb({"name": "ada"}), organization_id="acme", dedupe_key="k1",
+        error=Jsonb({"type": "OomKilled", "message": "the kernel killed it", "frames": "File x, line 1\n"}),
+    )  # fmt: skip
+    add_attempt(db, job_id)
+    add_attempt(db, job_id, claim=2, attempt=2, verdict="timed_out", is_kill=False, signal=None, exit_code=3)
+    out = oomph("jobs", "show", str(job_id)).out
+    for told in (
+        f"Job {job_id}: greet, dead", "acme", "k1", '{"name": "ada"}', "OomKilled: the kernel killed it",
+        "File x, line 1", "Attempt 2: timed_out, charged", "Attempt 1: oom_killed, charged, counts as a kill",
+        "web-1", "4711", "SIGKILL", "1,020 MB at its peak, 1,024 MB allowed", "2.2 s", "why: the counter moved",
+        "certainty: certain", "oom_kill_own: 0 -> 1", "first line",
+    ):  # fmt: skip
+        assert told in out
+    assert out.index("Attempt 2") < out.index("Attempt 1")
+    assert "\x1b" not in out
+
+
+def test_show_as_json_is_one_object_with_its_attempts(oomph: Oomph, insert: Insert, db: Connection) -> None:
+    job_id = insert(status="dead")
+    add_attempt(db, job_id)
+    job = oomph("jobs", "show", str(job_id), "--json").json
+    assert job.keys() >= CONTRACT | {"attempts"}
+    (attempt,) = job["attempts"]
+    assert attempt.keys() >= ATTEMPT_CONTRACT
+    assert attempt["evidence"]["certainty"] == "certain"
+    assert attempt["output_tail"] == "first line\nsecond \x1b[31mline\n"
+
+
+def test_show_refuses_an_unknown_job(oomph: Oomph) -> None:
+    assert "job 77 does not exist" in oomph("jobs", "show", "77").refused()
+
+
+def test_retry_queues_dead_jobs_again_and_is_audited(oomph: Oomph, insert: Insert, db: Connection) -> None:
+    ids = [insert(status="dead", attempt=5), insert(status="cancelled", attempt=1)]
+    answer = oomph("jobs", "retry", *map(str, ids), "--actor", "ada", "--reason", "fixed")
+    assert answer.out == f"job {ids[0]} is queued again\njob {ids[1]} is queued again\n"
+    assert db.execute("SELECT status, attempt FROM background_jobs").fetchall() == [("queued", 0)] * 2
+    audit = oomph("audit", "list", "--json").json
+    assert [(row["actor"], row["action"], row["target"], row["reason"]) for row in audit] == [
+        ("ada", "retry", f"job {job_id}", "fixed") for job_id in reversed(ids)
+    ]
+
+
+def test_a_refused_retry_changes_nothing_at_all(oomph: Oomph, insert: Insert, db: Connection) -> None:
+    dead, queued = insert(status="dead"), insert()
+    assert f"job {queued} is queued" in oomph("jobs", "retry", str(dead), str(queued), "--actor", "ada").refused()
+    assert db.execute("SELECT status FROM background_jobs WHERE id = %s", [dead]).fetchone() == ("dead",)
+    assert oomph("audit", "list", "--json").json == []
+
+
+def test_cancel_ends_queued_jobs_and_asks_for_running_ones(oomph: Oomph, insert: Insert, db: Connection) -> None:
+    queued, running = insert(), insert(status="running", worker_id=uuid.uuid4())
+    out = oomph("jobs", "cancel", str(queued), str(running), OOMPH_ACTOR="ada").out
+    assert f"job {queued} is cancelled" in out
+    assert f"job {running} is running; its worker was told to end it" in out
+    row = db.execute("SELECT cancel_requested_at IS NOT NULL FROM background_jobs WHERE id = %s", [running]).fetchone()
+    assert row == (True,)
+    assert f"job {queued} is already cancelled" in oomph("jobs", "cancel", str(queued), "--actor", "ada").refused()
+
+
+def test_an_action_needs_an_actor(oomph: Oomph, insert: Insert) -> None:
+    job_id = str(insert())
+    assert "OOMPH_ACTOR" in oomph("jobs", "cancel", job_id).misused()
+    assert "an actor is needed" in oomph("jobs", "cancel", job_id, "--actor", " ").refused()
+
+
+def test_wrong_options_are_wrong_usage(oomph: Oomph) -> None:
+    assert "succeeded" in oomph("jobs", "list", "--status", "done").misused()
+    assert "agent, ingest, system" in oomph("jobs", "list", "--pool", "gpu").misused()
+    assert "--limit" in oomph("jobs", "list", "--limit", "100000").misused()
+    assert "ID" in oomph("jobs", "show", "first").misused()
+
+
+def test_json_survives_any_payload(oomph: Oomph, insert: Insert) -> None:
+    payload = {"text": 'ünï ❤ " \\ \n', "deep": [{"a": [1, 2.5, None, True]}]}
+    insert(payload=Jsonb(payload))
+    assert oomph("jobs", "list", "--json").json[0]["payload"] == json.loads(json.dumps(payload))

@@ -1,0 +1,106 @@
+from tests.commands.conftest import Connection, Oomph
+
+WORKER = """
+INSERT INTO background_workers (id, host, pid, version, pools, kinds, lease_until, lost_at)
+VALUES (gen_random_uuid(), %s, 4711, '0.1.0', '{agent,ingest,system}', '{greet,parse}',
+        clock_timestamp() + %s::interval, %s::timestamptz)
+RETURNING id::text
+"""
+
+
+def one(db: Connection, query: str) -> tuple[object, ...] | None:
+    return db.execute(query).fetchone()
+
+
+def test_pause_and_resume_change_the_kind_and_are_audited(oomph: Oomph, db: Connection) -> None:
+    db.execute("INSERT INTO background_kinds (kind, pool) VALUES ('greet', 'system')")
+    paused = oomph("kinds", "pause", "greet", "--actor", "ada", "--reason", "it kills")
+    assert (paused.out, paused.err) == ("kind greet is paused\n", "")
+    (kind,) = oomph("kinds", "list", "--json").json
+    assert kind["paused_by"] == "ada"
+    assert kind["pause_reason"] == "it kills"
+    assert kind["paused_at"].endswith("Z")
+    assert oomph("kinds", "resume", "greet", "--actor", "ben").out == "kind greet runs again\n"
+    assert one(db, "SELECT paused_at, generation FROM background_kinds") == (None, 1)
+    assert [(row["actor"], row["action"]) for row in oomph("audit", "list", "--json").json] == [
+        ("ben", "resume"),
+        ("ada", "pause"),
+    ]
+
+
+def test_resume_with_a_probe_keeps_the_pause(oomph: Oomph, db: Connection) -> None:
+    oomph("kinds", "pause", "greet", "--actor", "ada")
+    assert oomph("kinds", "resume", "greet", "--probe", "--actor", "ada").out == "kind greet lets one job through\n"
+    assert one(db, "SELECT paused_at IS NOT NULL, probe FROM background_kinds") == (True, True)
+    assert "probing" in oomph("kinds", "list").out
+    assert "resume --probe" in oomph("audit", "list").out
+
+
+def test_a_second_pause_says_whose_reason_stays(oomph: Oomph) -> None:
+    oomph("kinds", "pause", "greet", "--actor", "ada", "--reason", "it kills")
+    again = oomph("kinds", "pause", "greet", "--actor", "ben", "--reason", "me too")
+    assert "paused already" in again.out
+    assert "by ada" in again.out
+    assert "it kills" in again.out
+
+
+def test_pausing_a_kind_that_nobody_knows_warns_of_a_slip(oomph: Oomph) -> None:
+    assert "is it spelt right?" in oomph("kinds", "pause", "gret", "--actor", "ada").err
+
+
+def test_resume_refuses_a_kind_that_is_not_paused(oomph: Oomph) -> None:
+    assert "kind greet is not paused" in oomph("kinds", "resume", "greet", "--actor", "ada").refused()
+    assert "who does this?" in oomph("kinds", "resume", "greet").misused()
+
+
+def test_a_list_of_kinds_shows_the_paused_first_with_the_whole_reason(oomph: Oomph, db: Connection) -> None:
+    db.execute("INSERT INTO background_kinds (kind, pool) VALUES ('a-fine-one', 'system')")
+    db.execute(
+        "INSERT INTO background_kinds (kind, pool, kill_streak, paused_at, paused_by, pause_reason) "
+        "VALUES ('parse', 'ingest', 5, now(), 'oomph', E'5 kills in a row:\njob 1 attempt 1 on web-1: crashed')"
+    )
+    lines = oomph("kinds", "list").out.splitlines()
+    assert lines[1].split()[:4] == ["parse", "ingest", "paused", "5"]
+    assert lines[2].split() == ["a-fine-one", "system", "running", "0"]
+    assert lines[-1] == "job 1 attempt 1 on web-1: crashed"
+
+
+def test_workers_are_alive_or_lost_by_the_clock_of_the_database(oomph: Oomph, db: Connection) -> None:
+    hosts = [("alive-1", "30 s", None), ("expired-1", "-1 s", None), ("lost-1", "30 s", "2020-01-01T00:00Z")]
+    ids = {host: one_id[0] for host, *rest in hosts if (one_id := db.execute(WORKER, [host, *rest]).fetchone())}
+    rows = {row["host"]: row for row in oomph("workers", "list", "--json").json}
+    assert {host: row["alive"] for host, row in rows.items()} == {"alive-1": True, "expired-1": False, "lost-1": False}
+    assert rows["alive-1"].keys() >= {"id", "host", "pid", "version", "pools", "kinds", "started_at", "lease_until"}
+    assert rows["alive-1"]["pools"] == ["agent", "ingest", "system"]
+    table = oomph("workers", "list", COLUMNS="100").out
+    assert all(str(worker_id) in table for worker_id in ids.values())
+    assert max(map(len, table.splitlines())) <= 100
+
+
+def test_schedules_are_listed_with_their_next_occurrence(oomph: Oomph, db: Connection) -> None:
+    db.execute(
+        "INSERT INTO background_schedules (name, app, kind, every, misfire, overlap, grace, next_occurrence) "
+        "VALUES ('daily-digest', 'a:b', 'digest', '1 day', 'latest', 'skip', '1 min', '2030-01-01T00:00Z')"
+    )
+    (row,) = oomph("schedules", "list", "--json").json
+    assert (row["every"], row["grace"], row["next_occurrence"]) == (86_400, 60, "2030-01-01T00:00:00Z")
+    assert row.keys() >= {"name", "kind", "misfire", "overlap", "last_occurrence", "revision"}
+    table = oomph("schedules", "list").out
+    assert "1 d" in table
+    assert "2030-01-01 00:00:00" in table
+
+
+def test_the_audit_pages_by_id(oomph: Oomph) -> None:
+    for kind in ("one", "two", "three"):
+        oomph("kinds", "pause", kind, "--actor", "ada")
+    first = oomph("audit", "list", "--json", "--limit", "2").json
+    assert [row["target"] for row in first] == ["three", "two"]
+    rest = oomph("audit", "list", "--json", "--before", str(first[-1]["id"])).json
+    assert [row["target"] for row in rest] == ["one"]
+    assert rest[0].keys() >= {"at", "actor", "action", "target", "reason", "detail"}
+
+
+def test_every_list_is_an_array_also_when_it_is_empty(oomph: Oomph) -> None:
+    for group in ("jobs", "kinds", "schedules", "workers", "audit"):
+        assert oomph(group, "list", "--json").json == []
+        assert oomph(group, "list").out == ""

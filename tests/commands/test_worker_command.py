@@ -1,0 +1,161 @@
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from shutil import rmtree
+
+import psycopg
+import pytest
+
+from tests.commands.conftest import Connection, Oomph
+
+ROOT = Path(__file__).parents[2]
+APP = "tests.commands.declared:app"
+OOMPH = [str(Path(sys.executable).parent / "oomph")]
+MODULE = [sys.executable, "-m", "supervisor"]
+WAIT_SECONDS = 60
+
+
+def run(command: list[str], *, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, "WORKER_INGEST_MEMORY_MB": "64", "WORKER_INGEST_CONCURRENCY": "1", **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", [[*OOMPH, "worker"], MODULE])
+def test_a_worker_drains_the_queue_and_ends(command: list[str], url: str, oomph: Oomph, db: Connection) -> None:
+    oomph("enqueue", "greet", '{"name": "ada"}', "--app", APP)
+    oomph("enqueue", "parse", '{"name": "ben"}', "--app", APP)
+    ended = run([*command, "--app", APP, "--drain"], DATABASE_URL=url)
+    assert ended.returncode == 0, ended.stderr
+    assert db.execute("SELECT status, count(*) FROM background_jobs GROUP BY 1").fetchall() == [("succeeded", 2)]
+    assert ended.stdout == ""
+    line = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (DEBUG|INFO|WARNING|ERROR|CRITICAL) [\w.]+: .*")
+    assert all(line.fullmatch(printed) for printed in ended.stderr.splitlines())
+
+
+def test_only_the_named_pools_are_served(url: str, oomph: Oomph, db: Connection) -> None:
+    oomph("enqueue", "greet", '{"name": "ada"}', "--app", APP)
+    oomph("enqueue", "parse", '{"name": "ben"}', "--app", APP)
+    ended = run([*OOMPH, "worker", "--app", APP, "--drain", "--pools", "system"], DATABASE_URL=url)
+    assert ended.returncode == 0, ended.stderr
+    assert db.execute("SELECT kind, status FROM background_jobs ORDER BY kind").fetchall() == [
+        ("greet", "succeeded"),
+        ("parse", "queued"),
+    ]
+
+
+def test_a_worker_with_an_embedded_database_makes_it_and_says_where_it_is() -> None:
+    folder = Path("/tmp") / f"oomph-cli-{uuid.uuid4().hex[:12]}"
+    worker = subprocess.Popen(
+        [*OOMPH, "worker", "--app", APP, "--pools", "system", "--embedded", str(folder)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert worker.stdout is not None
+        printed = worker.stdout.readline().strip()
+        assert printed.startswith("DATABASE_URL=postgresql://")
+        with psycopg.connect(printed.partition("=")[2]) as connection:
+            assert connection.execute("SELECT count(*) FROM background_jobs").fetchone() == (0,)
+        shared = run([*OOMPH, "kinds", "list", "--json", "--embedded", str(folder)])
+        assert json.loads(shared.stdout) is not None
+        worker.send_signal(signal.SIGTERM)
+        assert worker.stdout.read() == ""
+        assert worker.wait(WAIT_SECONDS) == 0
+        assert not (folder / "data" / "postmaster.pid").exists()
+    finally:
+        worker.kill()
+        worker.wait()
+        assert worker.stdout is not None
+        worker.stdout.close()
+        rmtree(folder, ignore_errors=True)
+
+
+def test_every_wrong_setting_has_its_line(anywhere: Oomph) -> None:
+    told = anywhere(
+        "worker", WORKER_INGEST_MEMORY_MB="lots", WORKER_LEASE_SECONDS="1", WORKER_LISTEN="maybe"
+    ).refused()  # fmt: skip
+    lines = told.splitlines()
+    for expected in (
+        "WORKER_INGEST_MEMORY_MB=lots: must be a whole number from 1 to",
+        "WORKER_LEASE_SECONDS=1: must be a number from 2 to 3,600",
+        "WORKER_LISTEN=maybe: allowed are on and off",
+        "no app is named. Either set WORKER_APP (or pass --app)",
+        "no database is named. Either set DATABASE_URL",
+    ):
+        assert sum(expected in line for line in lines) == 1, told
+
+
+def test_a_heartbeat_too_close_to_the_lease_is_refused(oomph: Oomph) -> None:
+    told = oomph("worker", "--app", APP, WORKER_HEARTBEAT_SECONDS="20").refused()
+    assert "WORKER_HEARTBEAT_SECONDS=20 is more than a third of WORKER_LEASE_SECONDS=30" in told
+
+
+def test_an_unknown_pool_is_refused(oomph: Oomph) -> None:
+    assert "agent, ingest, system" in oomph("worker", "--app", APP, "--pools", "system,gpu").refused()
+
+
+def test_an_app_that_does_not_import_shows_the_last_frame(url: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import math\nmath.sqrt(-1)\n")
+    for command in ([*OOMPH, "worker"], MODULE):
+        ended = run([*command, "--app", "broken:app"], cwd=tmp_path, DATABASE_URL=url)
+        assert ended.returncode == 1
+        assert f"ValueError at {tmp_path}/broken.py:2: math domain error" in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+def test_a_users_own_jobs_py_does_not_stand_in_for_the_package(url: str, tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text("raise SystemExit('the wrong jobs')\n")
+    (tmp_path / "mine.py").write_text("from jobs import App\napp = App(handlers=[])\n")
+    for command in ([*OOMPH, "worker"], MODULE):
+        for path in ("", "."):
+            ended = run(
+                [*command, "--app", "mine:app", "--drain", "--pools", "system"],
+                cwd=tmp_path,
+                DATABASE_URL=url,
+                PYTHONPATH=path,
+            )
+            assert ended.returncode == 0, ended.stderr
+
+
+def test_more_memory_than_the_host_has_is_refused_before_anything_starts(oomph: Oomph) -> None:
+    told = oomph("worker", "--app", APP, WORKER_INGEST_CONCURRENCY="1000", WORKER_INGEST_MEMORY_MB="100000").refused()
+    assert "WORKER_INGEST_MEMORY_MB=100000" in told
+    told = oomph("worker", "--app", APP, WORKER_INGEST_CONCURRENCY="1000", WORKER_INGEST_MEMORY_MB="1000").refused()
+    assert "WORKER_INGEST_CONCURRENCY=1000" in told
+
+
+def test_a_database_without_the_schema_is_refused(anywhere: Oomph, bare_url: str) -> None:
+    assert "`oomph migrate`" in anywhere("worker", "--app", APP, DATABASE_URL=bare_url).refused()
+
+
+def test_an_unreachable_database_is_refused(anywhere: Oomph) -> None:
+    told = anywhere("worker", "--app", APP, DATABASE_URL="postgresql://ada@127.0.0.1:1/db").refused()
+    assert "cannot reach the database at 127.0.0.1:1" in told
+
+
+def test_an_unknown_log_level_is_wrong_usage(oomph: Oomph) -> None:
+    assert "debug, info, warning, error" in oomph("worker", "--app", APP, "--log-level", "loud").misused()
+
+
+def test_the_app_and_its_handlers_find_the_database_that_an_option_named(url: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        f"import os\nfrom jobs import App\nassert os.environ['DATABASE_URL'] == {url!r}\napp = App(handlers=[])\n"
+    )
+    ended = run([*OOMPH, "worker", "--app", "mine:app", "--drain", "--database", url], cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr

@@ -1,0 +1,76 @@
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from jobs.documents.ingest import Submission, submit
+from jobs.documents.originals import Originals
+from jobs.documents.reports import DocumentRow, show_documents
+from tests.waiting import wait_for
+from tests.workers import WorkerProcess, running_worker
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+APP = "jobs.documents.app:app"
+
+
+class Library:
+    """A database, an object store, and the workers that a test starts on them."""
+
+    def __init__(self, url: str, db: Connection, folder: Path, stack: ExitStack) -> None:
+        self.url, self.db, self.folder = url, db, folder
+        self.store_url = (folder / "objects").as_uri()
+        self.originals = Originals(self.store_url)
+        self._stack = stack
+        self._workers = 0
+
+    def start(self, **settings: str) -> WorkerProcess:
+        """A ready worker; settings are environment variables."""
+        self._workers += 1
+        log = self.folder / f"worker-{self._workers}.log"
+        settings = {"OBJECT_STORE_URL": self.store_url, **settings}
+        return self._stack.enter_context(running_worker(self.url, log, APP, **settings))
+
+    def submit(self, filename: str, content: bytes) -> Submission:
+        given: Submission = submit(self.db, self.originals.save(content), filename)
+        return given
+
+    def document(self, document_id: UUID) -> DocumentRow:
+        rows: list[DocumentRow] = show_documents(self.db, [document_id])
+        return rows[0]
+
+    def settled(self, *submissions: Submission, seconds: float = 60) -> list[DocumentRow]:
+        """The documents, once nothing more happens to them."""
+        ids = [each.document_id for each in submissions]
+
+        def look() -> list[DocumentRow] | None:
+            rows: list[DocumentRow] = show_documents(self.db, ids)
+            return rows if all(row.is_settled for row in rows) else None
+
+        by_id = {row.id: row for row in wait_for(look, "all documents settled", seconds) or []}
+        return [by_id[each] for each in ids]
+
+    def chunks(self, document_id: UUID) -> Sequence[tuple[Any, ...]]:
+        return self.db.execute(
+            "SELECT position, page, heading, text FROM background_document_chunks WHERE document_id = %s "
+            "ORDER BY position",
+            [document_id],
+        ).fetchall()
+
+    def verdicts(self, job_id: int | None) -> list[str]:
+        rows = self.db.execute("SELECT verdict FROM background_attempts WHERE job_id = %s ORDER BY claim", [job_id])
+        return [row[0] for row in rows]
+
+    def job(self, job_id: int | None, columns: str = "status, attempt") -> tuple[Any, ...]:
+        row = self.db.execute(f"SELECT {columns} FROM background_jobs WHERE id = %s", [job_id]).fetchone()
+        assert row is not None
+        return row
+
+
+@pytest.fixture
+def library(url: str, db: Connection, tmp_path: Path) -> Iterator[Library]:
+    with ExitStack() as stack:
+        yield Library(url, db, tmp_path, stack)

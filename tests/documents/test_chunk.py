@@ -1,0 +1,154 @@
+"""Chunks: nothing is lost, nothing is cut where it hurts, and the place of each is right."""
+
+import unicodedata
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobs.documents.chunk import Chunk, chunk
+from jobs.documents.headings import Page, markdown_headings
+
+SENTENCE = "The quick brown fox jumps over the lazy dog. "
+
+
+def chunks(text: str, size: int = 200, overlap: int = 30) -> list[Chunk]:
+    return list(chunk([Page(None, text, markdown_headings(text))], size=size, overlap=overlap))
+
+
+def places(text: str, found: list[Chunk]) -> list[tuple[int, int]]:
+    """Where each chunk stands in the text, each as early as the one before allows."""
+    spans = []
+    start = 0
+    for each in found:
+        start = text.index(each.text, start)
+        spans.append((start, start + len(each.text)))
+        start += 1
+    return spans
+
+
+def test_a_short_text_is_one_chunk() -> None:
+    assert chunks("  Hello.\n") == [Chunk(0, None, None, "Hello.")]
+
+
+def test_an_empty_page_gives_no_chunk_and_takes_no_position() -> None:
+    pages = [Page(1, " \n\n "), Page(2, "text")]
+    assert list(chunk(pages)) == [Chunk(0, 2, None, "text")]
+
+
+def test_a_chunk_never_spans_two_pages() -> None:
+    assert [(each.page, each.text) for each in chunk([Page(1, "one"), Page(2, "two")])] == [(1, "one"), (2, "two")]
+
+
+def test_each_section_is_a_chunk_of_its_own_under_its_path() -> None:
+    found = chunks("# Animals\n\nAll of them.\n\n## Birds\n\nThey fly.\n\n# Plants\n\nThey do not.")
+    assert [(each.heading, each.text.splitlines()[-1]) for each in found] == [
+        ("Animals", "All of them."),
+        ("Animals > Birds", "They fly."),
+        ("Plants", "They do not."),
+    ]
+
+
+def test_a_heading_goes_with_the_text_below_it() -> None:
+    found = chunks("# Animals\n\n## Birds\n\nThey fly.")
+    assert [(each.heading, each.text) for each in found] == [("Animals > Birds", "# Animals\n\n## Birds\n\nThey fly.")]
+
+
+def test_a_section_goes_on_over_the_end_of_its_page() -> None:
+    first = "# Animals\n\nThey live."
+    pages = [Page(1, first, markdown_headings(first)), Page(2, "And they eat.")]
+    assert [each.heading for each in chunk(pages)] == ["Animals", "Animals"]
+
+
+def test_a_long_text_is_cut_at_paragraphs() -> None:
+    text = "\n\n".join([SENTENCE.strip() * 2] * 10)
+    assert all(each.text.endswith("dog.") for each in chunks(text, overlap=0))
+
+
+def test_without_paragraphs_it_is_cut_at_sentences_and_the_next_chunk_repeats_the_last_one() -> None:
+    found = chunks(SENTENCE * 40, size=200, overlap=50)
+    assert all(each.text.startswith("The quick") and each.text.endswith("dog.") for each in found)
+    spans = places(SENTENCE * 40, found)
+    assert spans[0][0] == 0
+
+
+def test_no_word_is_cut_where_a_space_is_near() -> None:
+    words = [f"word{number}" for number in range(2000)]
+    assert {part for each in chunks(" ".join(words)) for part in each.text.split()} == set(words)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "日本語の文章には空白がありません。" * 60,
+        "漢" * 1000,
+        "e\u0301" * 700,
+        "🇩🇪🇫🇷" * 200,
+        "👩\u200d👩\u200d👧" * 150,
+        "क्षि" * 300,
+    ],
+    ids=["sentences", "one word", "accents", "flags", "families", "devanagari"],
+)
+def test_a_text_without_spaces_is_cut_between_characters_as_a_reader_sees_them(text: str) -> None:
+    found = chunks(text, size=101, overlap=13)
+    assert len(found) > 5
+    for each in found:
+        assert not unicodedata.category(each.text[0]).startswith("M")
+        assert each.text[0] != "\u200d"
+        assert each.text[-1] != "\u200d"
+        if "🇩" in text:
+            assert each.text[0] in "🇩🇫"
+
+
+def test_arabic_is_cut_at_its_own_sentences() -> None:
+    text = "هل هذا سؤال طويل بما فيه الكفاية؟ " * 50
+    assert all(each.text.endswith("؟") for each in chunks(text))
+
+
+def test_a_letter_with_endless_marks_does_not_stop_it() -> None:
+    found = chunks("a" + "\u0301" * 5000)
+    assert sum(len(each.text) for each in found) >= 5000
+
+
+@pytest.mark.parametrize(("size", "overlap"), [(15, 0), (100, 26), (100, -1)])
+def test_sizes_that_cannot_work_are_refused(size: int, overlap: int) -> None:
+    with pytest.raises(ValueError, match=f"size={size}"):
+        chunk([], size=size, overlap=overlap)
+
+
+TEXTS = st.text(
+    st.sampled_from("abc. \n#?漢。\u0301\u200d🇩🇪") | st.characters(exclude_categories=["Cs"]), min_size=0, max_size=1500
+)
+
+
+@given(TEXTS, st.integers(16, 120), st.integers(0, 30))
+def test_whatever_the_text_every_character_is_in_a_chunk_in_order_and_no_chunk_is_too_long(
+    text: str, size: int, overlap: int
+) -> None:
+    overlap = min(overlap, size // 4)
+    page = Page(7, text, markdown_headings(text))
+    found = list(chunk([page], size=size, overlap=overlap))
+    assert found == list(chunk([page], size=size, overlap=overlap))
+    assert [each.position for each in found] == list(range(len(found)))
+    assert all(0 < len(each.text) <= size and each.page == 7 for each in found)
+    covered = 0
+    for each in found:
+        # It may repeat what came before, but between two chunks there is nothing but space.
+        start = text.find(each.text, max(0, covered - overlap))
+        assert start >= 0
+        assert not text[covered:start].strip()
+        covered = max(covered, start + len(each.text))
+    assert not text[covered:].strip()
+
+
+@given(st.lists(st.sampled_from(["# A", "## B", "### C", "words here", "", "more words"]), max_size=40))
+def test_whatever_the_structure_the_heading_of_a_chunk_is_the_last_one_above_or_in_it(lines: list[str]) -> None:
+    text = "\n".join(lines)
+    for each in chunks(text):
+        titles = [line.lstrip("# ") for line in each.text.splitlines() if line.startswith("#")]
+        if titles:
+            assert each.heading is not None
+            assert each.heading.split(" > ")[-1] == titles[-1]
+    headings = [heading.offset for heading in markdown_headings(text)]
+    assert all(before < after for before, after in pairwise(headings))

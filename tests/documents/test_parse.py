@@ -1,0 +1,281 @@
+"""What is read from files of many formats, and what is said of those that cannot be read."""
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import docx
+import kreuzberg
+import openpyxl
+import pptx
+import pytest
+from reportlab.lib.pdfencrypt import StandardEncryption
+from reportlab.pdfgen.canvas import Canvas
+
+from jobs.documents import parse as parsing
+from jobs.documents.chunk import Chunk, chunk
+from jobs.documents.errors import UnreadableDocument
+from jobs.documents.parse import parse
+from pools.symptoms import memory_sign
+from scripts import samples
+
+SECTIONS = [
+    ("Engines", ["The analytical engine weaves algebraic patterns.", "R&D at <Babbage & Co>."]),
+    ("Looms", ["The Jacquard loom weaves flowers and leaves."]),
+]
+CYRILLIC = "Широкая электрификация южных губерний"
+
+
+def saved(save: Callable[[io.BytesIO], object]) -> bytes:
+    buffer = io.BytesIO()
+    save(buffer)
+    return buffer.getvalue()
+
+
+def chunks_of(filename: str, content: bytes) -> list[Chunk]:
+    return list(chunk(parse(filename, content).pages))
+
+
+def refusal(filename: str, content: bytes) -> str:
+    with pytest.raises(UnreadableDocument) as caught:
+        parse(filename, content)
+    return str(caught.value)
+
+
+def by_python_docx() -> bytes:
+    document = docx.Document()
+    for heading, paragraphs in SECTIONS:
+        document.add_heading(heading, 1)
+        for paragraph in paragraphs:
+            document.add_paragraph(paragraph)
+    return saved(document.save)
+
+
+def by_python_pptx() -> bytes:
+    deck = pptx.Presentation()
+    for heading, paragraphs in SECTIONS:
+        slide = deck.slides.add_slide(deck.slide_layouts[1])
+        slide.shapes.title.text = heading
+        slide.placeholders[1].text = "\n".join(paragraphs)
+    return saved(deck.save)
+
+
+def by_openpyxl() -> bytes:
+    book = openpyxl.Workbook()
+    for heading, paragraphs in SECTIONS:
+        sheet = book.create_sheet(heading)
+        for paragraph in paragraphs:
+            sheet.append([paragraph, 1837])
+    del book["Sheet"]
+    return saved(book.save)
+
+
+@pytest.mark.parametrize(
+    ("filename", "make"),
+    [
+        ("own.docx", lambda: samples.docx(SECTIONS)),
+        ("own.pptx", lambda: samples.pptx(SECTIONS)),
+        ("own.xlsx", lambda: samples.xlsx({name: [[line] for line in lines] for name, lines in SECTIONS})),
+        ("own.epub", lambda: samples.epub("Book", SECTIONS)),
+        ("own.html", lambda: samples.html("Page", SECTIONS)),
+        ("own.md", lambda: samples.markdown("Notes", SECTIONS)),
+        ("theirs.docx", by_python_docx),
+        ("theirs.pptx", by_python_pptx),
+        ("theirs.xlsx", by_openpyxl),
+    ],
+)
+def test_text_comes_with_its_heading_and_keeps_every_character(filename: str, make: Callable[[], bytes]) -> None:
+    first, second = chunks_of(filename, make())
+    assert first.heading is not None
+    assert first.heading.endswith("Engines")
+    assert "The analytical engine weaves algebraic patterns." in first.text
+    assert "R&D at <Babbage & Co>." in first.text
+    assert second.heading is not None
+    assert second.heading.endswith("Looms")
+    assert "Jacquard loom" in second.text
+
+
+def test_a_pdf_is_read_page_by_page_with_its_headings() -> None:
+    pages = [
+        ["Engines", "The analytical engine – 1837"],
+        ["Looms", "The Jacquard loom (Lyon)"],
+        ["Ends", "Nothing more"],
+    ]
+    parsed = parse("notes.pdf", samples.pdf(pages, title="Notes on engines"))
+    assert (parsed.mime_type, parsed.title, parsed.page_count) == ("application/pdf", "Notes on engines", 3)
+    assert [(each.page, each.heading, each.text) for each in chunk(parsed.pages)] == [
+        (1, "Engines", "Engines\nThe analytical engine – 1837"),
+        (2, "Looms", "Looms\nThe Jacquard loom (Lyon)"),
+        (3, "Ends", "Ends\nNothing more"),
+    ]
+
+
+def test_the_title_is_the_first_heading_where_the_document_names_none() -> None:
+    assert parse("a.md", samples.markdown("On engines", SECTIONS)).title == "On engines"
+
+
+def test_an_e_mail_is_read_with_its_subject() -> None:
+    (found,) = chunks_of("mail.eml", samples.eml("About looms", "The loom has come."))
+    assert "About looms" in found.text
+    assert "The loom has come." in found.text
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_text_is_read_in_the_encodings_that_people_have(encoding: str) -> None:
+    text = "Café – déjà vu" if encoding == "cp1252" else f"Café {CYRILLIC}"
+    assert chunks_of("a.txt", f"{text}\r\nline".encode(encoding)) == [Chunk(0, None, None, f"{text}\nline")]
+
+
+def test_a_web_page_is_read_in_the_encoding_that_it_names() -> None:
+    page = f'<html><head><meta charset="windows-1251"></head><body><p>{CYRILLIC}</p></body></html>'
+    assert [each.text for each in chunks_of("a.html", page.encode("cp1251"))] == [CYRILLIC]
+
+
+def test_addresses_and_pictures_are_not_text() -> None:
+    page = '<p>See <a href="http://x.example/y_(z)">the <b>notes</b></a> <img src="a.png" alt="a drawing"></p>'
+    assert [each.text for each in chunks_of("a.html", page.encode())] == ["See the **notes** a drawing"]
+
+
+def test_the_head_of_a_web_page_is_not_text() -> None:
+    page = "<html><head><title>T</title><meta name='robots' content='noindex'></head><body><h1>H</h1>body</body></html>"
+    assert [each.text for each in chunks_of("a.html", page.encode())] == ["# H\n\nbody"]
+
+
+def test_control_characters_never_reach_the_database() -> None:
+    (found,) = chunks_of("a.txt", b"a\x02b\x1fc\x0cd\x03e\x7f")
+    assert found.text == "ab c\nd e"
+
+
+def test_a_hyphen_at_the_end_of_a_line_of_a_pdf_does_not_split_the_word() -> None:
+    pages = [["Engines", "The analytical engine weaves alge-", "braic patterns."]]
+    (found,) = chunks_of("a.pdf", samples.pdf(pages))
+    assert "algebraic" in found.text
+
+
+def test_source_code_is_read_as_text_and_nothing_is_downloaded() -> None:
+    assert [each.text for each in chunks_of("a.py", b"def f():\n    return 1\n")] == ["def f():\n    return 1"]
+
+
+def test_a_csv_is_read_as_it_stands() -> None:
+    assert [each.text for each in chunks_of("a.csv", b"a,b\n1,2\n")] == ["a,b\n1,2"]
+
+
+def test_a_big_sheet_is_read_without_its_table_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "BIG_SHEET_BYTES", 100)
+    (found,) = chunks_of("a.xlsx", samples.xlsx({"Sheet": [["Engine", 1837]]}))
+    assert "Engine 1837" in found.text
+
+
+def test_the_content_decides_what_a_file_is_not_its_name() -> None:
+    assert parse("a.txt", samples.pdf([["Engines"]])).mime_type == "application/pdf"
+    assert parse("a", samples.docx(SECTIONS)).mime_type.endswith("wordprocessingml.document")
+
+
+def test_the_name_may_be_anything() -> None:
+    for name in ("a.\n", "a." + "x" * 300, ".md", "", "a.../b", "a.\N{SNOWMAN}"):
+        assert parse(name, b"plain words").pages
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\t\n "])
+@pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.txt", "a"])
+def test_an_empty_file_is_refused(name: str, content: bytes) -> None:
+    assert refusal(name, content) == "The file is empty."
+
+
+def encrypted_pdf() -> bytes:
+    buffer = io.BytesIO()
+    canvas = Canvas(buffer, encrypt=StandardEncryption("secret", strength=128))
+    canvas.drawString(72, 700, "hidden")
+    canvas.save()
+    return buffer.getvalue()
+
+
+def test_a_document_with_a_password_is_refused() -> None:
+    assert refusal("a.pdf", encrypted_pdf()) == "The document is protected by a password."
+    office = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + "EncryptedPackage".encode("utf-16-le") + bytes(600)
+    assert refusal("a.docx", office) == "The document is protected by a password."
+
+
+def bomb(member: str, size: int) -> bytes:
+    buffer = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(samples.docx(SECTIONS))) as source,
+        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target,
+    ):
+        for name in source.namelist():
+            if name != member:
+                target.writestr(name, source.read(name))
+                continue
+            start, end = source.read(name).split(b"The Jacquard")
+            with target.open(name, "w", force_zip64=True) as packed:
+                packed.write(start)
+                for _ in range(size >> 20):
+                    packed.write(b"a" * (1 << 20))
+                packed.write(end)
+    return buffer.getvalue()
+
+
+def test_a_zip_bomb_is_refused() -> None:
+    assert refusal("a.docx", bomb("word/document.xml", 200 << 20)) == parsing.TOO_MUCH
+
+
+@pytest.mark.parametrize(
+    ("filename", "make"),
+    [
+        ("garbage.pdf", lambda: bytes(range(128, 256)) * 50),
+        ("text.pdf", lambda: b"only words\n" * 20),
+        ("cut.docx", lambda: samples.docx(SECTIONS)[:900]),
+        ("cut.xlsx", lambda: samples.xlsx({"a": [["b"]]})[:700]),
+        ("cut.pdf", lambda: samples.pdf([["a"]])[:200]),
+        ("cut.epub", lambda: samples.epub("Book", SECTIONS)[:600]),
+    ],
+)
+def test_a_damaged_document_is_refused(filename: str, make: Callable[[], bytes]) -> None:
+    assert refusal(filename, make()) == parsing.DAMAGED
+
+
+@pytest.mark.parametrize(
+    ("filename", "content"),
+    [
+        ("a.zip", samples.archive({"a.txt": b"words"})),
+        ("a.png", b"\x89PNG\r\n\x1a\n" + bytes(100)),
+        ("a.bin", bytes(range(256))),
+        ("a", Path("/bin/true").read_bytes()),
+    ],
+)
+def test_a_type_that_nothing_reads_is_refused(filename: str, content: bytes) -> None:
+    assert refusal(filename, content) == parsing.UNSUPPORTED
+
+
+def test_binary_data_that_calls_itself_text_is_refused() -> None:
+    assert refusal("a.txt", b"a\0b\0c\0" * 10) == parsing.NOT_TEXT
+
+
+def test_a_document_without_text_is_refused() -> None:
+    assert refusal("a.pdf", samples.pdf([[]])) == parsing.NO_TEXT
+    assert refusal("a.html", b"<html><body><img src='a.png'></body></html>") == parsing.NO_TEXT
+
+
+@pytest.mark.parametrize(
+    "words", ["pdfium: out of memory", "Cannot allocate memory (os error 12)", "OS can't spawn: failed to spawn thread"]
+)
+def test_what_kreuzberg_says_of_exhausted_memory_is_a_sign_of_memory(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise kreuzberg.ParsingError(words)
+
+    monkeypatch.setattr(kreuzberg, "extract_bytes_sync", fail)
+    with pytest.raises(MemoryError) as caught:
+        parse("a.pdf", samples.pdf([["a"]]))
+    assert memory_sign(caught.value)
+
+
+def test_a_failure_that_nobody_knows_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("what is this?")
+
+    monkeypatch.setattr(kreuzberg, "extract_bytes_sync", fail)
+    with pytest.raises(RuntimeError, match="what is this"):
+        parse("a.pdf", samples.pdf([["a"]]))

@@ -1,0 +1,385 @@
+"""An app whose jobs end in every way a job can end. `recipe` names the way; `text` is its argument."""
+
+import asyncio
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, field_validator
+
+from jobs import App, Handler, JobContext, Payload, PermanentError, Pool, Snooze, Task
+
+MIB = 1 << 20
+
+
+class Recipe(Payload):
+    recipe: str
+    text: str = ""
+
+    @field_validator("text")
+    @classmethod
+    def _not_poisoned(cls, text: str) -> str:
+        if text.startswith("poison"):
+            raise ValueError(f"{text} is not to be eaten")
+        return text
+
+
+class Report(BaseModel):
+    text: str
+
+
+def ok(text: str, job: JobContext) -> None:
+    pass
+
+
+def result(text: str, job: JobContext) -> Report:
+    return Report(text=text)
+
+
+def moment(text: str, job: JobContext) -> Report:
+    return Report(text=str(time.monotonic()))
+
+
+def context(text: str, job: JobContext) -> Report:
+    return Report(text=f"{job.job_id} {job.attempt} {job.organization_id} {job.deadline.tzinfo}")
+
+
+def surroundings(text: str, job: JobContext) -> Report:
+    """What the child was given: its descriptors, limits, session, signals."""
+    facts = {
+        "descriptors": sorted(
+            os.readlink(f"/proc/self/fd/{fd}").split(":")[0] for fd in os.listdir("/proc/self/fd")[:-1]
+        ),
+        "core": resource.getrlimit(resource.RLIMIT_CORE),
+        "leads": os.getsid(0) == os.getpid() == os.getpgid(0),
+        "threads": len(os.listdir("/proc/self/task")),
+        "oom_score_adj": int(Path("/proc/self/oom_score_adj").read_text()),
+        "title": Path("/proc/self/cmdline").read_text().rstrip("\0"),
+        "stdin": os.readlink("/proc/self/fd/0"),
+        "sigterm": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL,
+    }
+    return Report(text=repr(facts))
+
+
+def raises(text: str, job: JobContext) -> None:
+    raise ValueError(f"no such thing: {text}")
+
+
+def permanent(text: str, job: JobContext) -> None:
+    raise PermanentError("never again")
+
+
+def declared_permanent(text: str, job: JobContext) -> None:
+    raise KeyError("declared in the task")
+
+
+def interrupts(text: str, job: JobContext) -> None:
+    raise KeyboardInterrupt
+
+
+def snooze(text: str, job: JobContext) -> None:
+    raise Snooze(timedelta(minutes=7))
+
+
+def eat_bytes(text: str, job: JobContext) -> None:
+    held = []
+    while True:
+        held.append(bytearray(MIB))
+
+
+def eat_small_objects(text: str, job: JobContext) -> None:
+    held: list[Any] = []
+    while True:
+        held.append({str(len(held)): [len(held)]})
+
+
+def eat_to_the_brim(text: str, job: JobContext) -> None:
+    """Leaves no room at all, neither in the system nor in the allocator's own lists."""
+    held: Any = None
+    for size in (MIB, 1 << 16, 1 << 14, *range(1 << 12, 0, -16)):
+        try:
+            while True:
+                held = (held, bytes(size))
+        except MemoryError:
+            if size == 16:
+                raise
+
+
+def forks_and_returns(text: str, job: JobContext) -> Report:
+    if (pid := os.fork()) == 0:
+        if text == "raise":
+            raise ValueError("in the copy")
+        return Report(text="the copy's")
+    os.waitpid(pid, 0)
+    return Report(text="the job's")
+
+
+def eat_numpy(text: str, job: JobContext) -> None:
+    import numpy
+
+    held = []
+    while True:
+        held.append(numpy.ones((256, 1024)))
+
+
+def eat_hidden_in_a_cause(text: str, job: JobContext) -> None:
+    try:
+        bytearray(10_000 * MIB)
+    except MemoryError as error:
+        raise RuntimeError("the parser gave up") from error
+
+
+def eat_threads(text: str, job: JobContext) -> None:
+    forever = threading.Event()
+    while True:
+        threading.Thread(target=forever.wait, daemon=True).start()
+
+
+def helper_aborts(text: str, job: JobContext) -> None:
+    subprocess.run(["sh", "-c", "kill -ABRT $$"], check=True)
+
+
+def helper_is_killed(text: str, job: JobContext) -> None:
+    subprocess.run(["sh", "-c", "kill -KILL $$"], check=True)
+
+
+def helper_eats(text: str, job: JobContext) -> None:
+    code = "held = []\nwhile True: held.append(b'x' * (1 << 20))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def four_helpers(text: str, job: JobContext) -> None:
+    """Each is far below the limit, all together are over it."""
+    code = f"held = b'x' * {int(text) * MIB}; import time; time.sleep(60)"
+    for helper in [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]:
+        helper.wait()
+
+
+def abort(text: str, job: JobContext) -> None:
+    os.abort()
+
+
+def abort_at_the_limit(text: str, job: JobContext) -> None:
+    held = []
+    try:
+        while True:
+            held.append(bytearray(MIB))
+    except MemoryError:
+        os.abort()
+
+
+def segfault(text: str, job: JobContext) -> None:
+    ctypes.string_at(0)
+
+
+def signal_itself(text: str, job: JobContext) -> None:
+    os.kill(os.getpid(), getattr(signal, text))
+
+
+def hard_exit(text: str, job: JobContext) -> None:
+    os._exit(int(text))
+
+
+def soft_exit(text: str, job: JobContext) -> None:
+    sys.exit(int(text))
+
+
+def prints(text: str, job: JobContext) -> None:
+    print(text)
+    print(f"{text} to stderr", file=sys.stderr)
+
+
+def floods(text: str, job: JobContext) -> None:
+    line = b"a line of a flood\n" * 1000
+    for _ in range(int(text)):
+        os.write(1, line)
+
+
+def prints_without_end(text: str, job: JobContext) -> None:
+    os.write(1, b"x" * 50_000 + b"\xff\x00\x1b[31mred")
+
+
+def daemon(text: str, job: JobContext) -> Report:
+    """Leaves a process behind in a session of its own that holds the pipe; `text` says what else it does."""
+    read_end, write_end = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.write(write_end, str(os.getpid()).encode())
+            if text == "ignore SIGTERM":
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if text == "close everything":
+                os.closerange(0, 1000)
+            if text == "exec with nothing":
+                os.execve("/bin/sleep", ["sleep", "600"], {})
+            while True:
+                time.sleep(60)
+        os._exit(0)
+    os.wait()
+    return Report(text=os.read(read_end, 32).decode())
+
+
+def daemon_and_wait(text: str, job: JobContext) -> None:
+    pid = daemon("exec with nothing", job).text
+    Path(text).write_text(pid)
+    time.sleep(600)
+
+
+def token(text: str, job: JobContext) -> Report:
+    found = subprocess.run(["env"], capture_output=True, text=True, check=True).stdout.count("OOMPH_JOB_TOKEN=")
+    return Report(text=str(found))
+
+
+def daemon_that_ends(text: str, job: JobContext) -> Report:
+    if (pid := os.fork()) == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(0.05)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return Report(text="")
+
+
+def sleeps(text: str, job: JobContext) -> None:
+    time.sleep(600)
+
+
+def sleeps_in_c(text: str, job: JobContext) -> None:
+    """Holds the interpreter, so that no Python code can run."""
+    libc = ctypes.PyDLL(None)
+    deadline = time.monotonic() + 600
+    while time.monotonic() < deadline:
+        libc.sleep(600)
+
+
+def ignores_everything(text: str, job: JobContext) -> None:
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_IGN)
+    Path(text).write_text("ready")
+    time.sleep(600)
+
+
+def says_ready(text: str, job: JobContext) -> None:
+    helper = subprocess.Popen(["sleep", "600"])
+    Path(text).write_text(f"{os.getpid()} {helper.pid}")
+    time.sleep(600)
+
+
+def waits_for(text: str, job: JobContext) -> None:
+    ready, done = map(Path, text.split())
+    ready.touch()
+    while not done.exists():
+        time.sleep(0.01)
+
+
+def _job_socket() -> int:
+    return next(
+        fd
+        for fd in range(3, 100)
+        if Path(f"/proc/self/fd/{fd}").exists() and os.readlink(f"/proc/self/fd/{fd}").startswith("socket:")
+    )
+
+
+def frame_garbage(text: str, job: JobContext) -> None:
+    os.write(_job_socket(), bytes.fromhex(text))
+
+
+def frame_flood(text: str, job: JobContext) -> None:
+    """Valid progress, far more than the honest sender would send."""
+    body = b'{"frame":"progress","fraction":0.5,"note":"flood"}'
+    piece = (len(body).to_bytes(4, "big") + body) * 500
+    end = time.monotonic() + float(text)
+    while time.monotonic() < end:
+        os.write(_job_socket(), piece)
+
+
+def result_then_kill(text: str, job: JobContext) -> None:
+    body = b'{"frame":"success","result":"7"}'
+    os.write(_job_socket(), len(body).to_bytes(4, "big") + body)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def result_then_stop(text: str, job: JobContext) -> None:
+    body = b'{"frame":"success","result":"7"}'
+    os.write(_job_socket(), len(body).to_bytes(4, "big") + body)
+    Path(text).write_text("ready")
+    time.sleep(600)
+
+
+def result_after(text: str, job: JobContext) -> None:
+    job.progress(0.5)
+    while not Path(text).exists():
+        time.sleep(0.01)
+    result_then_kill(text, job)
+
+
+def closes_everything(text: str, job: JobContext) -> None:
+    os.closerange(0, 1000)
+    time.sleep(600)
+
+
+def huge_result(text: str, job: JobContext) -> Report:
+    return Report(text='"' * int(text))
+
+
+def wrong_result(text: str, job: JobContext) -> Any:
+    return {"not": "a model"}
+
+
+def surrogate_result(text: str, job: JobContext) -> Report:
+    return Report.model_construct(text="\udce4")
+
+
+def progress(text: str, job: JobContext) -> None:
+    for step in range(1000):
+        job.progress(step / 1000, f"step {step}")
+    job.progress(1.0, "the last")
+
+
+def many_leftovers(text: str, job: JobContext) -> None:
+    for _ in range(20):
+        subprocess.Popen(["sleep", "600"], start_new_session=True)
+
+
+RECIPES: dict[str, Callable[[str, JobContext], Any]] = {
+    name: value
+    for name, value in list(globals().items())
+    if callable(value) and getattr(value, "__module__", "") == __name__
+}
+
+
+def cook(payload: Recipe, job: JobContext) -> Any:
+    return RECIPES[payload.recipe](payload.text, job)
+
+
+async def simmer(payload: Recipe, job: JobContext) -> Report | None:
+    if payload.recipe == "waits":
+        await _deep_wait()
+    if payload.recipe == "raises":
+        raise ValueError(payload.text)
+    if payload.recipe == "cancels":
+        raise asyncio.CancelledError
+    await asyncio.sleep(0)
+    return Report(text=payload.text)
+
+
+async def _deep_wait() -> None:
+    await asyncio.sleep(600)
+
+
+SYNC = Task(
+    kind="cook", payload_type=Recipe, pool=Pool.INGEST, permanent_errors=(KeyError,), timeout=timedelta(seconds=60)
+)
+ASYNC = Task(kind="simmer", payload_type=Recipe, pool=Pool.INGEST)
+SMALL = Task(kind="nibble", payload_type=Recipe, pool=Pool.INGEST, memory_mb=20)
+
+app = App([Handler(SYNC, cook), Handler(ASYNC, simmer), Handler(SMALL, cook)], preload=["email.message"])

@@ -1,0 +1,182 @@
+"""The template: what it refuses, how it is replaced, what it costs a job when it fails."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from jobs.outcome import Returned, Succeeded, Verdict
+from pools import spawner
+from pools.execution import Intent
+from pools.ingest import IngestPool
+from pools.spawner import TemplateError, backoff_seconds
+from tests.pools.handlers_app import app
+from tests.pools.kitchen import SPEC, Kitchen, is_dead, job_processes, open_descriptors, text_of, until
+
+
+@pytest.fixture
+async def kitchen() -> AsyncIterator[Kitchen]:
+    """A pool of its own: here it is broken on purpose."""
+    before = open_descriptors()
+    pool = IngestPool(SPEC, app, memory_mb=100, slots=4)
+    await pool.start()
+    yield Kitchen(pool)
+    await pool.stop()
+    assert job_processes() == []
+    assert open_descriptors() == before
+
+
+def _template(kitchen: Kitchen) -> int:
+    assert kitchen.pool._spawner.pid is not None
+    return kitchen.pool._spawner.pid
+
+
+async def test_running_children_do_not_notice_that_the_template_died(kitchen: Kitchen, tmp_path: Path) -> None:
+    ready, done = tmp_path / "ready", tmp_path / "done"
+    running = asyncio.create_task(kitchen.pool.run(kitchen.order("waits_for", f"{ready} {done}")))
+    await until(ready.exists)
+    old = _template(kitchen)
+    os.kill(old, signal.SIGKILL)
+    await until(lambda: not kitchen.pool.template_up)
+    assert (await kitchen.cook("ok")).outcome == Succeeded(None)
+    assert _template(kitchen) != old
+    done.touch()
+    assert (await running).outcome == Succeeded(None)
+
+
+async def test_a_template_killed_while_it_should_spawn_costs_the_job_nothing(kitchen: Kitchen) -> None:
+    os.kill(_template(kitchen), signal.SIGSTOP)
+    running = asyncio.create_task(kitchen.cook("ok"))
+    await until(lambda: kitchen.pool._spawner.is_busy)
+    os.kill(_template(kitchen), signal.SIGKILL)
+    report = await running
+    assert isinstance(report.outcome, Returned)
+    assert report.outcome.verdict is Verdict.SPAWN_FAILED
+    assert report.outcome.delay.total_seconds() > 0
+    assert (await kitchen.cook("ok")).outcome == Succeeded(None)
+
+
+async def test_a_template_that_does_not_answer_is_replaced(kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawner, "SPAWN_SECONDS", 0.2)
+    stuck = _template(kitchen)
+    os.kill(stuck, signal.SIGSTOP)
+    report = await kitchen.cook("ok")
+    assert isinstance(report.outcome, Returned)
+    assert report.outcome.verdict is Verdict.SPAWN_FAILED
+    assert "did not answer" in report.outcome.why
+    await until(lambda: kitchen.pool._spawner.pid not in (None, stuck))
+    assert (await kitchen.cook("ok")).outcome == Succeeded(None)
+
+
+async def test_a_job_cancelled_while_it_is_born_leaves_nothing(kitchen: Kitchen) -> None:
+    os.kill(_template(kitchen), signal.SIGSTOP)
+    running = asyncio.create_task(kitchen.cook("ok"))
+    await until(lambda: kitchen.pool._spawner.is_busy)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    os.kill(_template(kitchen), signal.SIGCONT)
+    assert (await kitchen.cook("ok")).outcome == Succeeded(None)
+    await until(lambda: job_processes(template=kitchen.pool._spawner.pid) == [])
+
+
+async def test_stop_releases_what_runs(tmp_path: Path) -> None:
+    pool = IngestPool(SPEC, app, memory_mb=100, slots=4)
+    await pool.start()
+    kitchen, ready = Kitchen(pool), tmp_path / "ready"
+    running = asyncio.create_task(pool.run(kitchen.order("says_ready", str(ready))))
+    await until(lambda: text_of(ready) != "")
+    await pool.stop()
+    assert (await running).outcome.verdict is Verdict.RELEASED
+    assert job_processes() == []
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (
+            "from threading import Thread as T, Event\nT(target=Event().wait, daemon=True, name='poller').start()",
+            ["thread", "poller", "bad_preload.py:2", "preloading bad_preload"],
+        ),
+        ("import socket\ns = socket.socket()", ["socket", "preloading bad_preload"]),
+        ("import asyncio\nloop = asyncio.new_event_loop()", ["event loop", "preloading bad_preload"]),
+        ("x = 1\nraise ValueError('not today')", ["ValueError", "bad_preload.py:2", "not today"]),
+        ("import sys; sys.exit(5)", ["SystemExit", "bad_preload.py:1"]),
+        ("import os; os._exit(5)", ["ended before it was ready", "5"]),
+    ],
+)
+async def test_what_cannot_be_forked_safely_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, words: list[str]
+) -> None:
+    (tmp_path / "bad_preload.py").write_text(module + "\n")
+    (tmp_path / "bad_app.py").write_text("from jobs import App\napp = App([], preload=['bad_preload'])\n")
+    monkeypatch.chdir(tmp_path)
+    before = open_descriptors()
+    pool = IngestPool("bad_app:app", app, memory_mb=100, slots=1)
+    with pytest.raises(TemplateError) as refused:
+        await pool.start()
+    for word in words:
+        assert word in str(refused.value)
+    await pool.stop()
+    assert job_processes() == []
+    assert open_descriptors() == before
+
+
+async def test_a_file_of_the_user_cannot_shadow_our_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "jobs.py").write_text("raise RuntimeError('the wrong jobs')\n")
+    (tmp_path / "mine.py").write_text("from jobs import App\napp = App([])\n")
+    monkeypatch.chdir(tmp_path)
+    pool = IngestPool("mine:app", app, memory_mb=100, slots=1)
+    await pool.start()
+    await pool.stop()
+
+
+def test_the_first_restart_is_free_and_then_they_slow_down() -> None:
+    assert [backoff_seconds(n) for n in range(1, 6)] == [0, 1, 2, 4, 8]
+    assert backoff_seconds(1000) == 60
+
+
+async def test_when_the_supervisor_is_killed_template_and_children_die(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    script = textwrap.dedent(f"""
+        import asyncio
+        from pools.ingest import IngestPool
+        from tests.pools.handlers_app import app
+        from tests.pools.kitchen import SPEC, Kitchen
+
+        async def main():
+            pool = IngestPool(SPEC, app, memory_mb=100, slots=1)
+            await pool.start()
+            print(pool._spawner.pid, flush=True)
+            await pool.run(Kitchen(pool).order("says_ready", {str(ready)!r}))
+
+        asyncio.run(main())
+    """)
+    supervisor = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)  # noqa: ASYNC220
+    assert supervisor.stdout is not None
+    template = int(supervisor.stdout.readline())
+    await until(lambda: text_of(ready) != "")
+    child = int(text_of(ready).split()[0])
+    killed = time.monotonic()
+    supervisor.kill()
+    supervisor.wait()
+    supervisor.stdout.close()
+
+    await until(lambda: is_dead(template) and is_dead(child), 1)
+    assert time.monotonic() - killed < 1
+    os.kill(int(text_of(ready).split()[1]), signal.SIGKILL)  # its helper: see the limits of parent-death signals
+
+
+async def test_an_intent_of_shutdown_does_not_wait_for_a_template(kitchen: Kitchen) -> None:
+    execution = kitchen.order("ok")
+    execution.stop(Intent.SHUTDOWN)
+    report = await kitchen.pool.run(execution)
+    assert report.outcome.verdict is Verdict.RELEASED
+    assert json.dumps(dict(report.evidence))

@@ -1,0 +1,124 @@
+"""The app of the worker tests: kinds that do on demand what real ones do by accident."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from datetime import timedelta
+
+import psycopg
+from pydantic import BaseModel
+
+from jobs import App, Handler, JobContext, Payload, PermanentError, Pool, Schedule, Snooze, Task, Tick
+
+
+class Work(Payload):
+    """`do` chooses what happens, `seconds` how long, `text` is data for it."""
+
+    do: str = "nothing"
+    seconds: float = 0
+    text: str = ""
+
+
+class Answer(BaseModel):
+    pid: int
+    text: str = ""
+
+
+def task(kind: str, pool: Pool, **more: object) -> Task[Work]:
+    return Task(kind=kind, payload_type=Work, pool=pool, **more)  # type: ignore[arg-type]
+
+
+AGENT = task("agent-work", Pool.AGENT)
+SYSTEM = task("system-work", Pool.SYSTEM)
+INGEST = task("ingest-work", Pool.INGEST)
+HURRIED_AGENT = task("hurried-agent", Pool.AGENT, timeout=timedelta(seconds=0.5), max_attempts=2)
+HURRIED_SYSTEM = task("hurried-system", Pool.SYSTEM, timeout=timedelta(seconds=0.5), max_attempts=1)
+HURRIED_INGEST = task("hurried-ingest", Pool.INGEST, timeout=timedelta(seconds=1), max_attempts=1)
+DEADLY = task("deadly", Pool.INGEST, max_attempts=3)
+ONCE = task("once", Pool.INGEST, max_attempts=1)
+TICKED = Task(kind="ticked", payload_type=Tick, pool=Pool.SYSTEM)
+
+
+async def on_loop(payload: Work, job: JobContext) -> Answer:
+    match payload.do:
+        case "wait":
+            await asyncio.sleep(payload.seconds)
+        case "block":
+            time.sleep(payload.seconds)  # noqa: ASYNC251  (the fault that this kind is for)
+        case "fail":
+            raise RuntimeError(payload.text)
+        case "fail once" if job.attempt == 1:
+            raise RuntimeError("the first time")
+        case "give up":
+            raise PermanentError(payload.text)
+        case "snooze" if job.claim == 1:
+            raise Snooze(timedelta(seconds=0.1))
+        case "progress":
+            job.progress(0.5, "half way")
+            await asyncio.sleep(payload.seconds)
+        case "complete in" | "complete in and roll back":
+            async with await psycopg.AsyncConnection.connect(os.environ["DATABASE_URL"]) as connection:
+                await connection.execute("INSERT INTO effects VALUES (%s)", [job.job_id])
+                await job.complete_in(connection)
+                if payload.do.endswith("roll back"):
+                    await connection.rollback()
+    return Answer(pid=os.getpid(), text=payload.text)
+
+
+def in_thread(payload: Work) -> Answer:
+    if payload.do == "wait":
+        time.sleep(payload.seconds)
+    return Answer(pid=os.getpid(), text=payload.text)
+
+
+def in_child(payload: Work, job: JobContext) -> Answer:
+    match payload.do:
+        case "wait":
+            time.sleep(payload.seconds)
+        case "print":
+            print(payload.text, flush=True)
+            os.write(2, b"from stderr\n")
+            ctypes.CDLL(None).puts(b"from a C library")
+            ctypes.CDLL(None).fflush(None)
+        case "be killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "be killed once" if job.attempt == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "crash":
+            ctypes.string_at(0)
+        case "eat":
+            eaten = []
+            while True:
+                eaten.append(bytearray(16 << 20))
+        case "leave a process":
+            subprocess.Popen(["sleep", "300"], start_new_session=True)
+        case "fail":
+            raise RuntimeError(payload.text)
+        case "progress":
+            job.progress(0.25, "a quarter")
+            time.sleep(payload.seconds)
+    return Answer(pid=os.getpid(), text=payload.text)
+
+
+async def ticked(payload: Tick) -> None:
+    del payload
+
+
+def app() -> App:
+    return App(
+        handlers=[
+            Handler(AGENT, on_loop),
+            Handler(HURRIED_AGENT, on_loop),
+            Handler(SYSTEM, in_thread),
+            Handler(HURRIED_SYSTEM, in_thread),
+            Handler(INGEST, in_child),
+            Handler(HURRIED_INGEST, in_child),
+            Handler(DEADLY, in_child),
+            Handler(ONCE, in_child),
+            Handler(TICKED, ticked),
+        ],
+        schedules=[Schedule("every-second", TICKED, timedelta(seconds=1))],
+    )

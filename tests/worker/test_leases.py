@@ -1,0 +1,193 @@
+"""Leases: kept while the loop is blocked, lost with the database, and what others do with a lost worker's jobs."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.proxy import Proxy
+from tests.waiting import wait_for
+from tests.worker.app import AGENT, DEADLY, INGEST, SYSTEM
+from tests.worker.conftest import Bench
+from tests.workers import is_alive
+
+
+def test_a_blocked_loop_keeps_its_leases_and_the_log_names_the_frame(bench: Bench) -> None:
+    blocked = bench.start(WORKER_POOLS="agent", WORKER_BLOCK_WARNING_SECONDS="0.5")
+    other = bench.put(AGENT, "wait", 5)
+    bench.wait(other, "running")
+    blocking = bench.put(AGENT, "block", 6)  # twice the lease
+    bench.wait(blocking, "running")
+    rescuer = bench.start(WORKER_POOLS="system")
+    blocked.wait_log(r"the loop has been blocked for [\s\S]*on_loop[\s\S]*time\.sleep")
+    bench.wait(blocking, "succeeded")
+    bench.wait(other, "succeeded")
+    assert bench.job(blocking, "claim") == bench.job(other, "claim") == (1,)
+    assert "is lost" not in rescuer.text()
+
+
+def test_the_jobs_of_a_killed_worker_are_charged_rescued_and_finished_by_another(bench: Bench) -> None:
+    victim = bench.start()
+    jobs = [bench.put(AGENT, "wait", 3), bench.put(INGEST, "wait", 3), bench.put(AGENT, "wait", 3)]
+    for job_id in jobs:
+        bench.wait(job_id, "running")
+    children = [child.pid for child in victim.descendants()]
+    assert children
+    victim.signal(signal.SIGKILL)
+    victim.wait()
+    wait_for(lambda: not [pid for pid in children if is_alive(pid)], "template and children die with it", 1)
+    bench.start()
+    for job_id in jobs:
+        bench.wait(job_id, "succeeded")
+        assert bench.job(job_id, "attempt, claim") == (2, 2)
+        assert bench.attempts(job_id, "verdict, charged") == [("worker_lost", True)]
+    kills = bench.db.execute("SELECT kind, count(*) FROM background_attempts WHERE is_kill GROUP BY kind ORDER BY kind")
+    assert kills.fetchall() == [("agent-work", 1), ("ingest-work", 1)]  # once per dead worker and kind
+
+
+def test_a_worker_that_was_stopped_past_its_lease_gives_up_what_others_own(bench: Bench) -> None:
+    sleeper = bench.start()
+    job_id = bench.put(INGEST, "wait", 5)
+    bench.wait(job_id, "running")
+    child = sleeper.child_of(job_id)
+    sleeper.signal(signal.SIGSTOP)
+    other = bench.start()
+    wait_for(lambda: bench.job(job_id, "claim") == (2,), "the other worker's claim")
+    sleeper.signal(signal.SIGCONT)
+    sleeper.wait_log("lost its lease")
+    wait_for(lambda: not is_alive(child), "the stale child is killed")
+    bench.wait(job_id, "succeeded")
+    assert bench.attempts(job_id) == [("worker_lost",)]
+    assert bench.job(job_id, "result")[0]["pid"] not in (child, sleeper.pid)
+    sleeper.wait_log("the worker goes on as")
+    assert sleeper.stop() == 0
+    assert other.process.poll() is None
+
+
+def test_an_unreachable_database_stops_the_jobs_before_the_lease_ends(bench: Bench) -> None:
+    with Proxy(bench.url) as proxy:
+        worker = bench.start(proxy.url)
+        jobs = [bench.put(INGEST, "wait", 60), bench.put(AGENT, "wait", 60)]
+        for job_id in jobs:
+            bench.wait(job_id, "running")
+        child = worker.child_of(jobs[0])
+        proxy.freeze()
+        wait_for(lambda: not is_alive(child), "the child is stopped", 10)
+        still_held = bench.db.execute(
+            "SELECT lease_until > clock_timestamp() FROM background_workers WHERE lost_at IS NULL"
+        ).fetchall()
+        assert still_held == [(True,)]
+        proxy.heal()
+        worker.wait_log("the worker goes on as")
+        for job_id in jobs:
+            wait_for(lambda job_id=job_id: bench.attempts(job_id), "the refund")
+            assert bench.attempts(job_id, "verdict, charged")[0] == ("lease_lost", False)
+            wait_for(lambda job_id=job_id: bench.job(job_id, "status, claim") == ("running", 2), "it runs again")
+
+
+def test_a_short_outage_costs_nothing(bench: Bench) -> None:
+    with Proxy(bench.url) as proxy:
+        worker = bench.start(proxy.url, WORKER_LEASE_SECONDS="20", WORKER_CALL_TIMEOUT_SECONDS="2")
+        ends_in_outage = [bench.put(AGENT, "wait", 0.7), bench.put(INGEST, "wait", 0.7)]
+        goes_on = bench.put(INGEST, "wait", 3)
+        for job_id in [*ends_in_outage, goes_on]:
+            bench.wait(job_id, "running")
+        proxy.cut()
+        worker.wait_log("its outcome waits for the database")
+        proxy.heal()
+        for job_id in [*ends_in_outage, goes_on]:
+            bench.wait(job_id, "succeeded")
+            assert bench.job(job_id, "claim") == (1,)
+        later = bench.put(AGENT)
+        bench.wait(later, "succeeded")
+        assert worker.process.poll() is None
+
+
+def test_every_connection_may_be_terminated_at_any_time(bench: Bench) -> None:
+    worker = bench.start()
+    jobs = []
+    for _ in range(5):
+        jobs += [bench.put(AGENT, "wait", 0.2), bench.put(INGEST, "wait", 0.2), bench.put(SYSTEM)]
+        bench.db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND application_name LIKE 'oomph%'"
+        )
+        bench.wait(jobs[-1], "succeeded")
+    for job_id in jobs:
+        bench.wait(job_id, "succeeded")
+        assert bench.job(job_id, "attempt") == (1,)
+    assert worker.process.poll() is None
+
+
+def test_a_lost_listen_connection_is_replaced_and_proven(bench: Bench) -> None:
+    worker = bench.start(WORKER_POLL_SECONDS="60")
+
+    def listener() -> int | None:
+        row = bench.db.execute(
+            "SELECT pid FROM pg_stat_activity "
+            "WHERE datname = current_database() AND application_name = 'oomph listener'"
+        ).fetchone()
+        return row[0] if row else None
+
+    first = wait_for(listener, "a listener")
+    bench.db.execute("SELECT pg_terminate_backend(%s)", [first])
+    wait_for(lambda: listener() not in (None, first), "another listener")
+    worker.wait_log("listener: back again")
+    job_id = bench.put(AGENT)
+    bench.wait(job_id, "succeeded", seconds=10)
+
+
+def test_a_frozen_listen_connection_is_noticed_and_replaced(bench: Bench) -> None:
+    with Proxy(bench.url) as proxy:
+        worker = bench.start(WORKER_LISTEN_URL=proxy.url, WORKER_POLL_SECONDS="60")
+        wait_for(lambda: proxy.connections, "the listener's connection")
+        proxy.freeze()
+        worker.wait_log("listener: the database is not available", 30)
+        proxy.heal()
+        worker.wait_log("listener: back again", 30)
+        job_id = bench.put(AGENT)
+        bench.wait(job_id, "succeeded", seconds=10)
+
+
+def test_a_loop_that_is_blocked_when_the_lease_is_lost_ends_the_process(bench: Bench) -> None:
+    with Proxy(bench.url) as proxy:
+        worker = bench.start(proxy.url)
+        child_job = bench.put(INGEST, "wait", 60)
+        bench.wait(child_job, "running")
+        blocking = bench.put(AGENT, "block", 60)
+        bench.wait(blocking, "running")
+        children = [child.pid for child in worker.descendants()]
+        proxy.cut()
+        assert worker.wait(15) == 75
+        assert "the loop is blocked; this process ends itself" in worker.text()
+        wait_for(lambda: not [pid for pid in children if is_alive(pid)], "nothing of it is left", 2)
+
+
+def test_two_workers_share_the_work_and_no_job_runs_twice(bench: Bench) -> None:
+    workers = [bench.start() for _ in range(2)]
+    jobs = [bench.put(AGENT, "wait", 0.05) for _ in range(100)]
+    for job_id in jobs:
+        bench.wait(job_id, "succeeded")
+    pids = {bench.job(job_id, "result")[0]["pid"] for job_id in jobs}
+    assert pids == {worker.pid for worker in workers}
+    assert bench.db.execute("SELECT max(claim) FROM background_jobs WHERE kind = 'agent-work'").fetchone() == (1,)
+
+
+def test_the_last_attempt_is_spent_by_a_job_that_kills_its_worker(bench: Bench) -> None:
+    victim = bench.start()
+    job_id = bench.put(DEADLY, "wait", 60)
+    bench.db.execute("UPDATE background_jobs SET max_attempts = 1 WHERE id = %s", [job_id])
+    bench.wait(job_id, "running")
+    victim.signal(signal.SIGKILL)
+    victim.wait()
+    bench.start()
+    bench.wait(job_id, "dead")
+    assert bench.job(job_id, "error ->> 'type'") == ("WorkerLost",)
+
+
+def test_the_frozen_package_is_importable_as_a_program() -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "supervisor", "--help"], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert "--pools" in done.stdout

@@ -1,0 +1,127 @@
+"""What a handler can say, and what becomes of its job."""
+
+from datetime import timedelta
+
+from tests.waiting import wait_for
+from tests.worker.app import AGENT, INGEST, SYSTEM
+from tests.worker.conftest import Bench
+
+
+def test_a_result_is_stored(bench: Bench) -> None:
+    bench.start()
+    job_id = bench.put(SYSTEM, text="an answer")
+    bench.wait(job_id, "succeeded")
+    assert bench.job(job_id, "result ->> 'text'") == ("an answer",)
+
+
+def test_a_failed_attempt_is_tried_again_after_a_delay(bench: Bench) -> None:
+    bench.start(WORKER_RETRY_DELAY_SECONDS="0.3")
+    job_id = bench.put(AGENT, "fail once")
+    bench.wait(job_id, "succeeded")
+    waited = bench.job(job_id, "started_at - created_at >= interval '0.2 s'")
+    assert waited == (True,)
+    assert bench.attempts(job_id, "verdict, charged, error ->> 'message'") == [("failed", True, "the first time")]
+
+
+def test_a_job_is_dead_after_its_attempts_and_says_why(bench: Bench) -> None:
+    bench.start()
+    job_id = bench.put(INGEST, "fail", text="no such document")
+    bench.wait(job_id, "dead")
+    error = bench.job(job_id, "error")[0]
+    assert (error["type"], error["message"]) == ("RuntimeError", "no such document")
+    assert "in_child" in error["frames"]
+    assert bench.attempts(job_id) == [("failed",)] * 5
+
+
+def test_a_permanent_error_is_dead_at_once(bench: Bench) -> None:
+    bench.start()
+    job_id = bench.put(AGENT, "give up", text="never")
+    bench.wait(job_id, "dead")
+    assert bench.job(job_id, "attempt, error ->> 'message'") == (1, "never")
+
+
+def test_a_payload_that_does_not_validate_is_dead_at_once_and_its_values_stay_secret(bench: Bench) -> None:
+    bench.start()
+    for kind in ("agent-work", "ingest-work"):
+        row = bench.db.execute(
+            "INSERT INTO background_jobs (kind, pool, payload) VALUES (%s, 'agent', '{\"seconds\": \"hunter2\"}') "
+            "RETURNING id",
+            [kind],
+        ).fetchone()
+        assert row is not None
+        bench.wait(row[0], "dead")
+        attempt, error = bench.job(row[0], "attempt, error")
+        assert attempt == 1
+        assert "seconds" in error["message"]
+        assert "hunter2" not in str(error)
+
+
+def test_a_kind_that_no_live_worker_knows_is_dead_at_once(bench: Bench) -> None:
+    bench.start()
+    row = bench.db.execute(
+        "INSERT INTO background_jobs (kind, pool, payload) VALUES ('forgotten', 'agent', '{}') RETURNING id"
+    ).fetchone()
+    assert row is not None
+    bench.wait(row[0], "dead", seconds=5)
+    assert bench.job(row[0], "error ->> 'type'") == ("UnknownKind",)
+
+
+def test_a_snooze_spends_no_attempt(bench: Bench) -> None:
+    bench.start()
+    job_id = bench.put(AGENT, "snooze")
+    bench.wait(job_id, "succeeded")
+    assert bench.job(job_id, "attempt, claim") == (1, 2)
+    assert bench.attempts(job_id, "verdict, charged") == [("snoozed", False)]
+
+
+def test_complete_in_commits_the_effect_and_the_success_together(bench: Bench) -> None:
+    bench.db.execute("CREATE TABLE effects (job_id bigint)")
+    bench.start()
+    job_id = bench.put(AGENT, "complete in")
+    bench.wait(job_id, "succeeded")
+    assert bench.db.execute("SELECT * FROM effects").fetchall() == [(job_id,)]
+
+
+def test_complete_in_without_a_commit_is_a_failure(bench: Bench) -> None:
+    bench.db.execute("CREATE TABLE effects (job_id bigint)")
+    bench.start()
+    job_id = bench.put(AGENT, "complete in and roll back")
+    bench.wait(job_id, "dead")
+    assert bench.job(job_id, "error ->> 'type'") == ("TransactionNotCommitted",)
+    assert bench.db.execute("SELECT * FROM effects").fetchall() == []
+
+
+def test_an_idle_worker_starts_a_job_when_it_is_committed_without_waiting_for_its_poll(bench: Bench) -> None:
+    bench.start(WORKER_POLL_SECONDS="60")
+    job_id = bench.put(AGENT)
+    bench.wait(job_id, "succeeded", seconds=10)
+
+
+def test_an_idle_worker_wakes_for_the_moment_a_job_is_due(bench: Bench) -> None:
+    bench.start(WORKER_POLL_SECONDS="60", WORKER_LISTEN="off")
+    early = bench.put(AGENT, "fail once")
+    del early
+    later = bench.put(AGENT, run_after=timedelta(seconds=1))
+    bench.start(WORKER_POLL_SECONDS="60", WORKER_LISTEN="off")
+    bench.wait(later, "succeeded", seconds=10)
+
+
+def test_without_listen_the_worker_polls(bench: Bench) -> None:
+    bench.start(WORKER_LISTEN="off")
+    job_id = bench.put(AGENT)
+    bench.wait(job_id, "succeeded")
+
+
+def test_a_schedule_fires_in_the_worker(bench: Bench) -> None:
+    bench.start()
+
+    def fired() -> int:
+        row = bench.db.execute(
+            "SELECT count(*) FROM background_jobs WHERE schedule = 'every-second' AND status = 'succeeded'"
+        ).fetchone()
+        return row[0] if row else 0
+
+    wait_for(lambda: fired() >= 2, "two occurrences")
+    assert bench.db.execute(
+        "SELECT max(n) FROM (SELECT count(*) AS n FROM background_jobs GROUP BY schedule, occurrence) AS counts"
+    ).fetchone() == (1,)
