@@ -16,7 +16,7 @@ from psycopg import errors
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from jobs.connection import Program, Row
+from jobs.connection import Row
 from jobs.outcome import MAX_FRAMES_CHARS, MAX_MESSAGE_CHARS, clip
 from jobs.sql import statement
 
@@ -32,6 +32,9 @@ _UNAVAILABLE = (
     TimeoutError,
     OSError,
 )
+
+
+LOCK_TIMEOUT_MS = 1_000  # what is locked for longer is left for the next try, and does not hold up others
 
 
 class DatabaseUnavailable(Exception):
@@ -66,12 +69,6 @@ class Session:
         async with self._connection.cursor(row_factory=tuple_row, binary=True) as cursor:
             await cursor.execute(statement(query), parameters)
             return await cursor.fetchall() if cursor.description else []
-
-    async def run(self, program: Program[Any]) -> Any:
-        """Drive a program of `jobs.connection` on this connection."""
-        from jobs.connection import run
-
-        return await run(self._connection, program)
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncIterator[None]:
@@ -114,8 +111,9 @@ class Database:
     async def transaction(self) -> AsyncIterator[Session]:
         """Run several statements in one transaction. Raises `DatabaseUnavailable`, also for a failed commit."""
         async with self._session() as session, session.savepoint():
-            # By the server too: a process that is stopped or cut off here must not keep its locks until TCP gives it up.
-            await session.fetch("bound_idleness", milliseconds=round(self._call_timeout * 1000))
+            # By the server too: a process that is stopped or cut off here must not keep its locks until TCP gives up.
+            idle_ms = round(self._call_timeout * 1000)
+            await session.fetch("bound_transaction", idle_ms=idle_ms, lock_ms=min(idle_ms, LOCK_TIMEOUT_MS))
             yield session
 
     @asynccontextmanager

@@ -98,6 +98,6 @@ def _refuse_newer(present: int) -> None:
 def _refuse_encoding(encoding: str | None) -> None:
     if encoding != "UTF8":
         raise SchemaError(
-            f"the database has the encoding {encoding}; Oomph needs UTF8: an error message with any other character could "
-            "not be stored, and its attempt would never end"
+            f"the database has the encoding {encoding}; Oomph needs UTF8: an error message with any other character "
+            "could not be stored, and its attempt would never end"
         )

@@ -14,6 +14,8 @@ from uuid import UUID
 from psycopg import errors
 
 from jobs.database import Database, Session
+from jobs.failpoints import Failpoint, failpoint
+from jobs.health import counts_as_loss, lock_health
 from jobs.outcome import AttemptReport, Died, JobError, Returned, Verdict
 from jobs.store import Fence, JobStore
 
@@ -39,6 +41,7 @@ class Recovery:
         """Mark workers whose lease ran out as lost and put their jobs back or to an end. Returns how many jobs."""
         for worker_id, host, pid, running in await self._database.fetch("mark_lost"):
             log.error("worker %s (pid %s on %s) is lost with %s running jobs", worker_id, pid, host, running)
+            failpoint(Failpoint.LOSS_MARKED)
         settled = 0
         passed_over: list[int] = []
         more = True
@@ -57,7 +60,7 @@ class Recovery:
                 jobs = list(lost)
                 try:
                     async with session.savepoint():
-                        await self._store.lock_health(session, kind)
+                        await lock_health(session, kind)
                 except errors.LockNotAvailable as error:
                     log.info("%s lost jobs of kind %s are left to the next pass: %s", len(jobs), kind, error)
                     passed_over += [row[0] for row in jobs]
@@ -73,6 +76,8 @@ class Recovery:
                         waits += 1
                 if waits >= MAX_WAITS_IN_BATCH:
                     return settled, True
+            if settled:
+                failpoint(Failpoint.RESCUE_WRITTEN)
         return settled, len(rows) == RESCUE_BATCH
 
     async def _settle(
@@ -82,11 +87,11 @@ class Recovery:
         report = AttemptReport(
             Died(Verdict.WORKER_LOST, JobError("WorkerLost", why)), {"certainty": "certain", "why": why}
         )
-        # The savepoint keeps one job's trouble from the others: a copy of its dedupe key that was queued after our look,
-        # or one in a transaction that is still open, for which nobody may wait here.
+        # The savepoint keeps one job's trouble from the others: a copy of its dedupe key that was queued after our
+        # look, or one in a transaction that is still open, for which nobody may wait here.
         try:
             async with session.savepoint():
-                counts = await self._store.counts_as_loss(session, worker_id, kind)
+                counts = await counts_as_loss(session, worker_id, kind)
                 await self._store.finish_in(session, Fence(job_id, claim), report, counts=counts)
         except (errors.UniqueViolation, errors.LockNotAvailable) as error:
             log.info("job %s of lost worker %s is left to the next pass: %s", job_id, worker_id, error)
@@ -100,6 +105,7 @@ class Recovery:
         """
         fences = await self._store.unknown_claims(worker_id, known)
         for fence in fences:
+            failpoint(Failpoint.UNKNOWN_FOUND)
             why = "the answer to its claim was lost, so it never started"
             await self._store.finish(fence, AttemptReport(Returned(Verdict.RELEASED, why)))
         return len(fences)

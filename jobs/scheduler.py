@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from jobs.app import App, Misfire, Overlap, Schedule, Tick
 from jobs.database import Database, Session
+from jobs.failpoints import Failpoint, failpoint
 from jobs.schedule import due, next_after
 from jobs.task import Pool
 
@@ -57,6 +58,7 @@ class Scheduler:
                     occurrence = None
                 if occurrence is not None:
                     fired |= await self._fire(session, schedule, occurrence, Overlap(overlap))
+                    failpoint(Failpoint.OCCURRENCE_FIRED)
                 await session.fetch(
                     "advance_schedule", name=name, next_occurrence=plan.next_occurrence, fired=occurrence
                 )

@@ -16,6 +16,8 @@ from psycopg import errors
 from jobs.app import App
 from jobs.backoff import backoff
 from jobs.database import Database, Session, json_or_none
+from jobs.failpoints import Failpoint, failpoint
+from jobs.health import judge
 from jobs.outcome import (
     MAX_OUTPUT_TAIL_BYTES,
     AttemptReport,
@@ -30,9 +32,6 @@ from jobs.outcome import (
     clip,
     storable,
 )
-from jobs.streak import KindHealth, streak
-
-PAUSED_BY = "oomph"  # the actor of a pause that no person asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class ClaimedJob:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The answer to a claim. `parked` jobs wait behind a running job of their key: claim again, others may follow."""
+    """The answer to a claim. `parked` jobs were passed over for their concurrency key: claim again, others follow."""
 
     jobs: list[ClaimedJob]
     parked: int = 0
@@ -138,8 +137,8 @@ class JobStore:
         try:
             rows = await self._database.fetch("claim", worker_id=worker_id, pool=pool, kinds=list(kinds), slots=slots)
         except errors.UniqueViolation:
-            # Another claim took a job of the same concurrency key between our look and our write. It made progress,
-            # so asking again does too.
+            # The backstop of invariant 5: somebody set a job of the same concurrency key to running by hand, or the
+            # database's own isolation level hides what other claims did. They made progress, so asking again does too.
             return Claim([], parked=1)
         return Claim([_claimed(row) for row in rows if row[1] is not None], parked=rows[0][0])
 
@@ -170,7 +169,11 @@ class JobStore:
             )
             for (kind,) in troubled:
                 for job_id, _, _, generation in (row for row in rows if row[2] == kind):
-                    await self._judge(session, kind, Verdict.SUCCEEDED, job_id=job_id, generation=generation)
+                    await judge(
+                        session, kind, Verdict.SUCCEEDED, self._pause_after, job_id=job_id, generation=generation
+                    )
+            failpoint(Failpoint.SUCCESSES_WRITTEN)
+        failpoint(Failpoint.SUCCESSES_COMMITTED)
         return set(successes) - {Fence(*row[:2]) for row in rows}
 
     async def finish(self, fence: Fence, report: AttemptReport) -> Finished | Lost:
@@ -178,7 +181,10 @@ class JobStore:
         while True:
             try:
                 async with self._database.transaction() as session:
-                    return await self.finish_in(session, fence, report)
+                    written = await self.finish_in(session, fence, report)
+                    failpoint(Failpoint.OUTCOME_WRITTEN)
+                failpoint(Failpoint.OUTCOME_COMMITTED)
+                return written
             except errors.UniqueViolation:
                 # A copy with the same dedupe key was queued after our look at the queue. The next look sees it.
                 continue
@@ -207,26 +213,10 @@ class JobStore:
             return Lost()
         status, kind, _pool, attempt, generation, worker_id, started_at, *_ = rows[0]
         await self._record(session, fence, report, attempt, kind, worker_id, started_at, counts)
-        paused = await self._judge(session, kind, verdict, job_id=fence.id, generation=generation, counts=counts)
+        paused = await judge(
+            session, kind, verdict, self._pause_after, job_id=fence.id, generation=generation, counts=counts
+        )
         return Finished(status, paused)
-
-    async def lock_health(self, session: Session, kind: str) -> KindHealth:
-        """The kind's health, its row locked until the transaction ends."""
-        rows = await session.fetch("lock_kind", kind=kind)
-        if not rows:
-            await session.fetch("add_kind", kind=kind)
-            rows = await session.fetch("lock_kind", kind=kind)
-        return KindHealth(*rows[0])
-
-    async def counts_as_loss(self, session: Session, worker_id: UUID | None, kind: str) -> bool:
-        """Whether a job of this lost worker is a kill of its kind: one worker is one kill a kind, however many jobs it ran.
-
-        To be asked while the kind is locked, because another rescuer may be settling the worker's other jobs.
-        """
-        if worker_id is None:
-            return False  # inserted or changed by hand: nobody died
-        rows = await session.fetch("loss_counted", kind=kind, worker_id=worker_id)
-        return not rows[0][0]
 
     async def _succeed_in(self, session: Session, fence: Fence, report: AttemptReport) -> Finished | Lost:
         assert isinstance(report.outcome, Succeeded)
@@ -250,7 +240,7 @@ class JobStore:
             return Lost()
         if report.evidence:
             await self._record(session, fence, report, attempt, kind, worker_id, started_at, counts=True)
-        await self._judge(session, kind, Verdict.SUCCEEDED, job_id=fence.id, generation=generation)
+        await judge(session, kind, Verdict.SUCCEEDED, self._pause_after, job_id=fence.id, generation=generation)
         return Finished(status)
 
     async def status(self, fence: Fence) -> str | None:
@@ -335,49 +325,6 @@ class JobStore:
             error=json_or_none(asdict(error) if error else None),
             output_tail=clip(process.output_tail, MAX_OUTPUT_TAIL_BYTES) or None,
         )
-
-    async def _judge(
-        self, session: Session, kind: str, verdict: Verdict, *, job_id: int, generation: int, counts: bool = True
-    ) -> bool:
-        """Move the kind's streak; pause the kind in this transaction where the streak says so. Returns whether."""
-        rows = await session.fetch("lock_kind", kind=kind)
-        if not rows and not verdict.is_kill:
-            return False  # a kind that nobody declared and that never killed has no health to mend
-        before = KindHealth(*rows[0]) if rows else await self.lock_health(session, kind)
-        after = streak(
-            before, verdict, job_id=job_id, generation=generation, counts=counts, pause_after=self._pause_after
-        )
-        if after == before:
-            return False
-        paused = after.paused and not before.paused
-        reason = await self._pause_reason(session, kind, after.kill_streak) if paused else None
-        await session.fetch(
-            "write_kind",
-            kind=kind,
-            kill_streak=after.kill_streak,
-            paused=after.paused,
-            probe=after.probe,
-            probe_job_id=after.probe_job_id,
-            actor=PAUSED_BY,
-            reason=reason,
-        )
-        if paused:
-            subject = f"{kind} is paused: its jobs killed their process {after.kill_streak} times in a row"
-            await session.fetch(
-                "audit", actor=PAUSED_BY, action="pause", target=kind, reason=reason, detail=json_or_none({})
-            )
-            await session.fetch("notice", severity="critical", subject=subject, body=reason)
-        if after.paused != before.paused or after.probe_job_id != before.probe_job_id:
-            await session.fetch("notify", channel="background_control", payload="kinds")
-        return paused
-
-    async def _pause_reason(self, session: Session, kind: str, kills: int) -> str:
-        rows = await session.fetch("recent_kills", kind=kind, count=kills)
-        told = [
-            f"job {job_id} attempt {attempt} on {host}: {verdict}" + (f": {why}" if why else "")
-            for job_id, attempt, verdict, host, why in reversed(rows)
-        ]
-        return f"{kills} kills in a row:\n" + "\n".join(told)
 
 
 def _claimed(row: Sequence[Any]) -> ClaimedJob:

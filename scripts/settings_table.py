@@ -1,4 +1,4 @@
-"""Writes the table of settings into README.md, from the settings themselves: `.venv/bin/python scripts/settings_table.py`."""
+"""Writes the table of settings into README.md, from the settings themselves."""
 
 import re
 from pathlib import Path

@@ -114,22 +114,25 @@ def _end(text: str, start: int, sections: Sequence[int], size: int) -> tuple[int
             return places[-1], False
     if text[limit].isspace() or text[limit - 1].isspace():
         return limit, False
-    return _cluster_start(text, limit), False
+    return _cluster_start(text, limit, middle), False
 
 
 def _overlap_start(text: str, end: int, overlap: int) -> int:
-    """The first sentence that begins within `overlap` characters before `end`; else the first word; else a letter."""
+    """The first sentence that begins within `overlap` characters before `end`; else the first word; else a letter.
+
+    Always behind the start of the piece that ends at `end`: an overlap is at most half of what a piece has at least.
+    """
     earliest = end - overlap
     for cut in (_SENTENCE, _SPACE):
         for match in cut.finditer(text, earliest, end):
             if match.end() < end:
                 return match.end()
-    return _cluster_start(text, earliest) if overlap else end
+    return next((index for index in range(earliest, end) if _begins_cluster(text, index)), end)
 
 
-def _cluster_start(text: str, index: int) -> int:
-    """The last place up to `index` where a reader would see a new character begin."""
-    for candidate in range(index, max(index - MAX_CLUSTER_CHARS, 0), -1):
+def _cluster_start(text: str, index: int, after: int) -> int:
+    """The last place up to `index` and behind `after` where a reader would see a new character begin; else `index`."""
+    for candidate in range(index, max(index - MAX_CLUSTER_CHARS, after), -1):
         if _begins_cluster(text, candidate):
             return candidate
     return index

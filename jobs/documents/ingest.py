@@ -44,7 +44,8 @@ def submit(
     """Write a document and its job in the transaction that `db` has open. Await it where `db` is asynchronous.
 
     `original` comes from `Originals.save`, which stores the content first. The same content twice is one document,
-    under the name it came with first; one that FAILED gets a new job. Returns a `Submission`. Never commits.
+    under the name it came with first; one that FAILED gets a new job and the new name. Returns a `Submission`. Never
+    commits.
     """
     return run(db, _submit(original, base_name(filename), organization_id, priority))
 
@@ -73,19 +74,19 @@ def _submit(
             {"filename": filename, "sha256": original.sha256, "size": original.size},
         )
         if made:
-            return (yield from _give_job(made[0][0], organization_id, priority, is_new=True))
+            return (yield from _give_job(made[0][0], filename, organization_id, priority, is_new=True))
         found = yield Statement(statement("lock_document"), {"sha256": original.sha256})
         if found:
             document_id, status, job_id = found[0]
             # The lock waits for whoever is ending the job, so FAILED means that nothing works on it any more.
             if status == "FAILED":
-                return (yield from _give_job(document_id, organization_id, priority, is_new=False))
+                return (yield from _give_job(document_id, filename, organization_id, priority, is_new=False))
             return Submission(_uuid(document_id), job_id, status, is_new=False, is_queued=False)
     raise RuntimeError(f"the document {original.sha256} is being deleted again and again while it is submitted")
 
 
 def _give_job(
-    document_id: Any, organization_id: str | None, priority: Priority | None, *, is_new: bool
+    document_id: Any, filename: str, organization_id: str | None, priority: Priority | None, *, is_new: bool
 ) -> Program[Submission]:
     job_id = yield from enqueueing(
         INGEST_DOCUMENT,
@@ -93,9 +94,11 @@ def _give_job(
         organization_id=organization_id,
         priority=priority,
     )
-    yield Statement(statement("assign_document"), {"document_id": _uuid(document_id), "job_id": job_id})
+    yield Statement(
+        statement("assign_document"), {"document_id": _uuid(document_id), "filename": filename, "job_id": job_id}
+    )
     return Submission(_uuid(document_id), job_id, "PENDING", is_new=is_new, is_queued=True)
 
 
 def _uuid(value: Any) -> UUID:
-    return value if isinstance(value, UUID) else UUID(str(value))  # asyncpg has a UUID class of its own
+    return UUID(str(value))  # asyncpg has a UUID class of its own

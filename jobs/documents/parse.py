@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-for _pool in ("TOKIO_WORKER_THREADS", "RAYON_NUM_THREADS"):
-    os.environ[_pool] = "1"  # read once, at the first extraction; more threads only cost memory
-
 import kreuzberg
 
 from jobs.documents.errors import UnreadableDocument
 from jobs.documents.headings import Page, markdown_headings, place_headings
 from jobs.documents.references import restore, spell_out_word, spell_out_xml
+
+for _pool in ("TOKIO_WORKER_THREADS", "RAYON_NUM_THREADS"):
+    os.environ[_pool] = "1"  # read once, at the first extraction; more threads only cost memory
 
 MAX_TITLE_CHARS = 500
 BIG_SHEET_BYTES = 2_000_000  # packed; from here on the names of sheets are not worth half as much memory again
@@ -36,7 +36,7 @@ SHEETS = (
 AS_IS = frozenset({"text/plain", "text/csv", "text/tab-separated-values"})
 ARCHIVES = frozenset({"application/zip", "application/gzip", "application/x-tar", "application/x-7z-compressed"})
 # The content says no more than this of many formats; then the name knows better.
-COARSE = frozenset({None, "text/plain", "text/xml", "application/xml", "application/json"})
+COARSE = frozenset({None, "text/plain", "text/xml", "application/xml", "application/json", "application/zip"})
 
 EMPTY = "The file is empty."
 PASSWORD = "The document is protected by a password."  # noqa: S105

@@ -1,6 +1,7 @@
 """Full-text search over the chunks of READY documents."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -59,10 +60,12 @@ def query_text(words: str) -> str:
 
 def _search(words: str, limit: int) -> Program[list[Hit]]:
     rows = yield Statement(statement("search_documents"), {"words": words, "limit": limit})
-    return [_hit(*row) for row in rows]
+    runs = _UNSPACED.findall(words)
+    return [_hit(runs, *row) for row in rows]
 
 
 def _hit(
+    runs: list[str],
     document_id: Any,
     filename: str,
     title: str | None,
@@ -73,7 +76,19 @@ def _hit(
     headline: str,
 ) -> Hit:
     snippet, matches = _marked(" ".join(headline.replace(_SEPARATOR, "").replace(_STOP + _START, "").split()))
+    if runs:
+        matches = [place for match in matches for place in _whole_runs(snippet, match, runs)]
     return Hit(UUID(str(document_id)), filename, title, position, page, heading, snippet, matches, rank)
+
+
+def _whole_runs(snippet: str, match: tuple[int, int], runs: list[str]) -> Iterator[tuple[int, int]]:
+    # PostgreSQL marks each word of a phrase wherever it stands: of these scripts, every single character.
+    start, end = match
+    if not _UNSPACED.fullmatch(snippet, start, end):
+        yield match
+        return
+    for found in re.finditer(f"(?:{'|'.join(map(re.escape, runs))})+", snippet[start:end]):
+        yield start + found.start(), start + found.end()
 
 
 def _marked(text: str) -> tuple[str, list[tuple[int, int]]]:

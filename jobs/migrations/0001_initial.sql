@@ -160,6 +160,21 @@ END $$;
 CREATE TRIGGER background_jobs_notify AFTER INSERT ON background_jobs
     REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION background_notify_inserted();
 
+-- Takes the right to decide about a concurrency key until the transaction ends. The second look has a snapshot of its
+-- own, from after the lock: what the claim before us made of the key, the claiming statement itself cannot see. Without
+-- that look it would meet the unique index, and might wait there for a transaction that waits for it.
+CREATE FUNCTION background_hold_key(key text) RETURNS text LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT AS $$
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtext('oomph concurrency key'), hashtext(key)) THEN
+        RETURN 'contested';
+    END IF;
+    IF EXISTS (SELECT 1 FROM background_jobs AS busy
+                WHERE busy.status = 'running' AND busy.concurrency_key = background_hold_key.key) THEN
+        RETURN 'busy';
+    END IF;
+    RETURN 'free';
+END $$;
+
 -- Whoever ends the running job of a key lets the next one of that key go, in the same transaction: no path, not even
 -- a hand-written UPDATE, can forget it. A claim marks a job as blocked only while it holds the running row FOR SHARE,
 -- so the row cannot end between that look and that mark.

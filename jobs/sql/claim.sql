@@ -3,7 +3,8 @@
 -- a row that names another one still gets the isolation that its work needs. Of each concurrency key at most one job is
 -- taken: the best of the batch, if no job of the key runs and no other claim is deciding about the key right now. What
 -- stands behind a running job is marked as blocked, so that no later claim looks at it again; the trigger on
--- background_jobs lets the next one go when the running one ends.
+-- background_jobs lets the next one go when the running one ends. The first column counts what makes another claim
+-- worth while: the parked, and those whose key somebody else took or was deciding about since this statement began.
 WITH open AS MATERIALIZED (
     SELECT known.kind FROM unnest(%(kinds)s::text[]) AS known (kind)
      WHERE NOT EXISTS (SELECT 1 FROM background_kinds AS k WHERE k.kind = known.kind AND k.paused_at IS NOT NULL)
@@ -26,13 +27,17 @@ WITH open AS MATERIALIZED (
      LIMIT %(slots)s
 ), placed AS (
     SELECT *, row_number() OVER (PARTITION BY concurrency_key ORDER BY priority, run_after, id) AS place FROM candidate
+), decided AS MATERIALIZED (
+    SELECT id, concurrency_key,
+           CASE WHEN concurrency_key IS NULL THEN 'free'
+                WHEN place = 1
+                     AND NOT EXISTS (SELECT 1 FROM background_jobs AS busy
+                                      WHERE busy.status = 'running' AND busy.concurrency_key = placed.concurrency_key)
+                THEN background_hold_key(concurrency_key)
+           END AS key
+      FROM placed
 ), free AS MATERIALIZED (
-    SELECT id, concurrency_key FROM placed
-     WHERE concurrency_key IS NULL
-        OR (place = 1
-            AND NOT EXISTS (SELECT 1 FROM background_jobs AS busy
-                             WHERE busy.status = 'running' AND busy.concurrency_key = placed.concurrency_key)
-            AND pg_try_advisory_xact_lock(hashtext('oomph concurrency key'), hashtext(concurrency_key)))
+    SELECT id, concurrency_key FROM decided WHERE key = 'free'
 ), held AS MATERIALIZED (
     -- FOR SHARE: the running job cannot end before the mark below commits, and its end sees the mark.
     SELECT busy.concurrency_key FROM background_jobs AS busy
@@ -57,7 +62,7 @@ WITH open AS MATERIALIZED (
     RETURNING job.id, job.claim, job.kind, job.pool, job.payload::text, job.attempt, job.max_attempts, job.timeout,
               job.organization_id, job.concurrency_key, job.priority, job.run_after
 )
-SELECT (SELECT count(*) FROM parked), claimed.id, claimed.claim, claimed.kind, claimed.pool, claimed.payload,
+SELECT (SELECT count(*) FROM parked) + (SELECT count(*) FROM decided WHERE key <> 'free'), claimed.id, claimed.claim, claimed.kind, claimed.pool, claimed.payload,
        claimed.attempt, claimed.max_attempts, claimed.timeout, claimed.organization_id, claimed.concurrency_key
   FROM (VALUES (1)) AS always (one) LEFT JOIN claimed ON true
  ORDER BY claimed.priority, claimed.run_after, claimed.id

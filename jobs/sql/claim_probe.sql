@@ -5,20 +5,24 @@ WITH asked AS MATERIALIZED (
      WHERE k.paused_at IS NOT NULL AND k.probe AND k.probe_job_id IS NULL AND k.kind = ANY (%(kinds)s::text[])
        AND EXISTS (SELECT 1 FROM background_workers AS w
                     WHERE w.id = %(worker_id)s::uuid AND w.lost_at IS NULL AND w.lease_until > clock_timestamp())
-     ORDER BY k.kind LIMIT 1
        FOR UPDATE SKIP LOCKED
+), candidate AS MATERIALIZED (
+    SELECT due.* FROM asked
+     CROSS JOIN LATERAL (
+           SELECT job.id, job.kind, job.priority, job.run_after, job.concurrency_key FROM background_jobs AS job
+            WHERE job.kind = asked.kind AND job.status = 'queued' AND NOT job.blocked
+              AND job.run_after <= statement_timestamp()
+              AND NOT EXISTS (SELECT 1 FROM background_jobs AS busy
+                               WHERE busy.status = 'running' AND busy.concurrency_key = job.concurrency_key)
+            ORDER BY job.priority, job.run_after, job.id LIMIT 10 -- keys are held for all of them
+              FOR UPDATE OF job SKIP LOCKED
+           ) AS due
 ), chosen AS MATERIALIZED (
-    SELECT job.id FROM background_jobs AS job
-      JOIN asked USING (kind)
-     WHERE job.status = 'queued' AND NOT job.blocked AND job.run_after <= statement_timestamp()
-       AND (job.concurrency_key IS NULL
-            OR (NOT EXISTS (SELECT 1 FROM background_jobs AS busy
-                             WHERE busy.status = 'running' AND busy.concurrency_key = job.concurrency_key)
-                AND pg_try_advisory_xact_lock(hashtext('oomph concurrency key'), hashtext(job.concurrency_key))))
-     ORDER BY job.priority, job.run_after, job.id LIMIT 1
-       FOR UPDATE OF job SKIP LOCKED
+    SELECT id, kind FROM candidate
+     WHERE concurrency_key IS NULL OR background_hold_key(concurrency_key) = 'free'
+     ORDER BY priority, run_after, id LIMIT 1
 ), marked AS (
-    UPDATE background_kinds AS k SET probe_job_id = chosen.id FROM chosen, asked WHERE k.kind = asked.kind
+    UPDATE background_kinds AS k SET probe_job_id = chosen.id FROM chosen WHERE k.kind = chosen.kind
     RETURNING k.generation
 )
 UPDATE background_jobs AS job

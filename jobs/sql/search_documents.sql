@@ -5,7 +5,7 @@ WITH asked AS (
            || websearch_to_tsquery('simple', background_search_text(CAST(%(words)s AS text))) AS query
 ), best AS MATERIALIZED (
     SELECT document.id, document.filename, document.title, chunk.position, chunk.page, chunk.heading, chunk.text,
-           ts_rank_cd(chunk.search, asked.query, 1) AS rank -- 1: a long chunk is not better for being long
+           CAST(ts_rank_cd(chunk.search, asked.query, 1) AS double precision) AS rank -- 1: a long chunk is not better for being long
       FROM asked
       JOIN background_document_chunks AS chunk ON chunk.search @@ asked.query
       JOIN background_documents AS document ON document.id = chunk.document_id AND document.status = 'READY'
@@ -14,7 +14,8 @@ WITH asked AS (
 )
 SELECT best.id, best.filename, best.title, best.position, best.page, best.heading, best.rank,
        ts_headline('english', background_separated_text(best.text), asked.query,
-                   'StartSel=' || chr(2) || ', StopSel=' || chr(3)
-                   || ', MaxFragments=2, MaxWords=30, MinWords=15, FragmentDelimiter=" … "')
+                   'StartSel=' || chr(2) || ', StopSel=' || chr(3) || CASE WHEN length(best.text) <= 300
+                        THEN ', HighlightAll=true'
+                        ELSE ', MaxFragments=2, MaxWords=30, MinWords=15, FragmentDelimiter=" … "' END)
   FROM best, asked
  ORDER BY best.rank DESC, best.filename, best.id, best.position

@@ -54,11 +54,12 @@ def ingest(
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
-    """Submit files as documents, each with its job in one transaction.
+    """Submit files as documents and follow how they are read.
 
-    Hidden files in folders are left out, and so are files over 100 MB. The same content twice is one document; one that
-    failed is tried again. The originals go to OBJECT_STORE_URL, by default the folder oomph-objects here; the worker
-    needs the same. With --wait the status is 0 only if everything became READY.
+    Each document and its job are written in one transaction. Hidden files in folders are left out, and so are files
+    over 100 MB. The same content twice is one document; one that failed is tried again. The originals go to
+    OBJECT_STORE_URL, by default the folder oomph-objects here; the worker needs the same. With --wait the status is 0
+    only if everything became READY.
     """
     try:
         from jobs.documents.originals import Originals, StoreError
@@ -94,7 +95,10 @@ def search(
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
-    """Find words in the documents that are READY, best hits first."""
+    """Find words in the documents that are READY, best hits first.
+
+    All words must occur, in any form; "a phrase" as it stands; this or that; -without, with -- before the words.
+    """
     from jobs.documents.search import search as search_documents
 
     with connected(database, embedded) as connection:

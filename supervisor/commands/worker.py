@@ -56,11 +56,16 @@ def worker(
 
 def _settings(app: str | None, pools: str | None, *, named_database: bool) -> "Settings":
     """The settings; raises `SettingsError` with every line that is wrong, not only the first."""
+    from jobs import failpoints
     from supervisor.settings import SettingsError, load_settings, unknown_variables
 
     for name in unknown_variables():
         log.warning("%s is not a setting and has no effect; is it misspelt?", name)
     wrong = []
+    try:
+        failpoints.check()
+    except failpoints.FailpointError as error:
+        wrong.append(str(error))
     try:
         settings = load_settings(worker_app=app, worker_pools=pools)
     except SettingsError as error:
@@ -78,12 +83,12 @@ def _settings(app: str | None, pools: str | None, *, named_database: bool) -> "S
 def _with_slots(settings: "Settings", app: "App") -> "Settings":
     """Settle how many ingest children run at once, by what this host has. Raises `SettingsError`."""
     from jobs.task import Pool
-    from supervisor.sizing import available_memory_mb, check_kinds, choose_slots
+    from supervisor.sizing import check_kinds, choose_slots, ingest_budget_mb
 
     slots = settings.worker_ingest_concurrency
     if Pool.INGEST in settings.worker_pools and app.kinds(Pool.INGEST):
         cores = len(os.sched_getaffinity(0))
-        available_mb = available_memory_mb()
+        available_mb = ingest_budget_mb(settings)
         check_kinds({kind: handler.task.memory_mb for kind, handler in app.handlers.items()}, available_mb)
         slots = choose_slots(slots, settings.worker_ingest_memory_mb, cores, available_mb)
     return settings.model_copy(update={"worker_ingest_concurrency": max(1, slots)})

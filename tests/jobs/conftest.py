@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import lab
 import psycopg
 import pytest
-from lab import scalar
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from jobs.database import Database
 from jobs.recovery import Recovery
 from jobs.store import JobStore
+from tests.jobs import lab
+from tests.jobs.lab import scalar
 
 
 @dataclass

@@ -6,11 +6,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from callers import CALLERS, Held, settle
-from lab import CANCEL, FAILURE, NOTE, PERMANENT, Connection, Note, Worker, add, attempts, died, job, scalar
 
 from jobs import ControlError, cancel, enqueue, pause, resume, retry
 from jobs.outcome import Verdict
+from tests.jobs.callers import CALLERS, Held, settle
+from tests.jobs.lab import CANCEL, FAILURE, NOTE, PERMANENT, Connection, Note, Worker, add, attempts, died, job, scalar
 
 CONNECTIONS = [
     "psycopg_connection",
@@ -224,10 +224,9 @@ async def test_an_operator_and_a_worker_that_lock_in_opposite_order_both_get_thr
     """The operator holds the kind and wants the job, the worker holds the job and wants the kind."""
     import asyncio
 
-    from lab import until, waiting_for_locks
-
     from jobs.database import DatabaseUnavailable
     from jobs.store import Finished
+    from tests.jobs.lab import until, waiting_for_locks
 
     (job_id,) = add(db)
     running = await worker.claim_one()

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from lab import NOTE, Note
 from pydantic import ValidationError
 
 from jobs import App, Handler, Misfire, Overlap, Payload, Pool, Priority, Schedule, Snooze, Task, Tick
 from jobs.task import MAX_DELAY
+from tests.jobs.lab import NOTE, Note
 
 TICK = Task(kind="tick", payload_type=Tick, pool=Pool.SYSTEM)
 
@@ -136,7 +136,7 @@ def test_a_handler_with_its_arguments_swapped_says_so() -> None:
 
 
 def test_a_handler_knows_whether_it_is_asynchronous() -> None:
-    class Callable_:
+    class Instance:
         async def __call__(self, payload: Note) -> None: ...
 
     @functools.wraps(handle)
@@ -145,7 +145,7 @@ def test_a_handler_knows_whether_it_is_asynchronous() -> None:
 
     assert Handler(NOTE, handle).is_async
     assert Handler(NOTE, functools.partial(handle)).is_async
-    assert Handler(NOTE, Callable_()).is_async
+    assert Handler(NOTE, Instance()).is_async
     assert Handler(NOTE, wrapped).is_async
     assert not Handler(NOTE, lambda payload: None).is_async
 

@@ -1,4 +1,4 @@
-"""Keys under load: one running job per concurrency key, one queued copy per dedupe key, and nobody waits for nothing."""
+"""Keys under load: one running job per concurrency key, one queued copy per dedupe key, nobody waits for nothing."""
 
 import asyncio
 import random
@@ -6,14 +6,22 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
-from lab import (
+
+from jobs import Job, Priority, enqueue, enqueue_many
+from jobs.control import ControlError, cancel, pause, resume, retry
+from jobs.database import Database, DatabaseUnavailable
+from jobs.outcome import Verdict
+from jobs.recovery import Recovery
+from jobs.sql import statement
+from jobs.store import ClaimedJob, Finished, JobStore
+from tests.jobs.lab import (
     CANCEL,
     FAILURE,
     LETTER,
@@ -36,15 +44,16 @@ from lab import (
     waiting_for_locks,
 )
 
-from jobs import Job, Priority, enqueue, enqueue_many
-from jobs.control import ControlError, cancel, pause, resume, retry
-from jobs.database import Database, DatabaseUnavailable
-from jobs.outcome import Verdict
-from jobs.recovery import Recovery
-from jobs.store import ClaimedJob, Finished, JobStore
-
 HOUR = timedelta(hours=1)
 WORKERS = 8
+MISFORTUNES = [
+    FAILURE,
+    returned(Verdict.RELEASED),
+    snoozed(timedelta(0)),
+    died(Verdict.CRASHED),
+    PERMANENT,
+    CANCEL,
+]
 
 
 # The race.
@@ -60,18 +69,21 @@ class Race:
     running: Counter[str] = field(default_factory=Counter)
     overlaps: int = 0
     stop: bool = False
-    failures: list[BaseException] = field(default_factory=list)
+    failures: list[Exception] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, db: Connection, seconds: float) -> float:
         threads = [threading.Thread(target=self._guard, args=[self._worker, n]) for n in range(WORKERS)]
+        operator = threading.Thread(target=self._guard, args=[self._operator, 0])
         if self.trouble:
-            threads += [threading.Thread(target=self._guard, args=[run, 0]) for run in (self._rescuer, self._operator)]
+            threads += [threading.Thread(target=self._guard, args=[self._rescuer, 0]), operator]
         started = time.monotonic()
         for thread in threads:
             thread.start()
         while time.monotonic() - started < seconds and not self.failures:
-            if not scalar(db, "SELECT EXISTS (SELECT FROM background_jobs WHERE status IN ('queued', 'running'))"):
+            if not operator.is_alive() and not scalar(  # what an operator may retry is not the end yet
+                db, "SELECT EXISTS (SELECT FROM background_jobs WHERE status IN ('queued', 'running'))"
+            ):
                 break
             time.sleep(0.02)
         took = time.monotonic() - started
@@ -83,7 +95,7 @@ class Race:
     def _guard(self, run: Callable[[int], Awaitable[None]], number: int) -> None:
         try:
             asyncio.run(run(number))  # type: ignore[arg-type]
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001  (asserted on by the test)
             self.failures.append(error)
 
     @contextmanager
@@ -117,29 +129,18 @@ class Race:
                 await database.fetch("renew", worker_id=worker.id, lease=timedelta(seconds=-1))
                 worker = await hire(store, host=f"racer-{number}")
                 continue
-            by_fate: dict[bool, list[ClaimedJob]] = {True: [], False: []}
-            for job in claim.jobs:
-                by_fate[chance.random() < 0.7].append(job)
-            await self._persist(lambda: store.complete({job.fence: None for job in by_fate[True]}))
-            for job in by_fate[False]:
-                report = chance.choice(
-                    [
-                        FAILURE,
-                        returned(Verdict.RELEASED),
-                        snoozed(timedelta(0)),
-                        died(Verdict.CRASHED),
-                        PERMANENT,
-                        CANCEL,
-                    ]
-                )
-                await self._persist(lambda job=job, report=report: store.finish(job.fence, report))  # type: ignore[misc]
+            lucky = [taken for taken in claim.jobs if chance.random() < 0.7]
+            await self._persist(store.complete, {taken.fence: None for taken in lucky})
+            for taken in claim.jobs:
+                if taken not in lucky:
+                    await self._persist(store.finish, taken.fence, chance.choice(MISFORTUNES))
         await database.close()
 
-    async def _persist(self, write: Callable[[], Awaitable[Any]]) -> None:
+    async def _persist(self, write: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
         """As the supervisor does: what cannot be written now is written later."""
         while True:
             try:
-                await write()
+                await write(*arguments)
                 return
             except DatabaseUnavailable:
                 await asyncio.sleep(0.01)
@@ -165,12 +166,10 @@ class Race:
                 kind = chance.choice(["note", "letter"])
                 pause(connection, kind, actor="ana")
                 for _ in range(5):
-                    job_id = chance.randint(1, 2_000)
+                    job_id = chance.randint(1, 1_200)
                     for act in (cancel, retry):
-                        try:
+                        with suppress(ControlError):
                             act(connection, job_id, actor="ana", reason=str(n))
-                        except ControlError:
-                            pass
                 resume(connection, kind, actor="ana", probe=n % 5 == 0)
                 if n % 5 == 0:
                     resume(connection, kind, actor="ana")
@@ -204,7 +203,7 @@ def aborted(db: Connection) -> tuple[int, int]:
     return row[0], row[1]
 
 
-@pytest.mark.parametrize(("batch", "count"), [(10, 4_000), (1, 1_200)])
+@pytest.mark.parametrize(("batch", "count"), [(10, 4_000), (1, 1_000)])
 def test_jobs_of_a_key_never_overlap_and_all_of_them_finish(
     db: Connection, url: str, batch: int, count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,13 +223,13 @@ def test_jobs_of_a_key_never_overlap_and_all_of_them_finish(
         ("succeeded", 1, count)
     ]
     assert deadlocks == 0
-    assert rollbacks < count / 10  # each abort is a claim for nothing; many of them are a live-lock
+    assert rollbacks == 0  # the index is a backstop: no claim ever runs into it
 
 
 def test_jobs_of_a_key_never_overlap_whatever_happens_to_them(
     db: Connection, url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fill(url, 2_000)
+    fill(url, 1_200)
     race = Race(url, batch=10, trouble=True)
     before = aborted(db)
     took = race.run(db, seconds=60)
@@ -238,13 +237,13 @@ def test_jobs_of_a_key_never_overlap_whatever_happens_to_them(
     verdicts = dict(db.execute("SELECT verdict, count(*) FROM background_attempts GROUP BY 1 ORDER BY 1").fetchall())
     with capsys.disabled():
         print(
-            f"\n2000 jobs with trouble: {took:.1f} s, {rollbacks} transactions aborted, {deadlocks} deadlocks, "
+            f"\n1200 jobs with trouble: {took:.1f} s, {rollbacks} transactions aborted, {deadlocks} deadlocks, "
             f"{race.overlaps} overlaps, {verdicts}"
         )
     assert race.failures == []
     assert race.overlaps == 0
     statuses = dict(db.execute("SELECT status, count(*) FROM background_jobs GROUP BY 1").fetchall())
-    assert sum(statuses.values()) == 2_000
+    assert sum(statuses.values()) == 1_200
     assert set(statuses) <= {"succeeded", "dead", "cancelled"}
     assert set(verdicts) >= {"worker_lost", "failed", "released", "snoozed", "crashed"}
     assert deadlocks == 0
@@ -349,6 +348,53 @@ async def test_a_rolled_back_end_lets_nobody_go(
     assert await worker.claim() == []
 
 
+async def test_nothing_is_parked_behind_a_job_that_is_just_ending(
+    db: Connection, url: str, worker: Worker, recovery: Recovery
+) -> None:
+    """Its end has looked for the next one already: whoever is parked after that look would wait for a sweep."""
+    add(db, concurrency_key="k")
+    running = await worker.claim_one()
+    (next_one,) = add(db, concurrency_key="k")
+    with psycopg.connect(url) as handler:
+        handler.execute("UPDATE background_jobs SET status = 'succeeded' WHERE id = %s", [running.id])
+        assert await worker.claim() == []
+        handler.commit()
+    assert [job.id for job in await worker.claim()] == [next_one]
+
+
+async def test_an_end_waits_for_the_claim_that_is_parking_behind_it(db: Connection, url: str, worker: Worker) -> None:
+    add(db, concurrency_key="k")
+    running = await worker.claim_one()
+    (next_one,) = add(db, concurrency_key="k")
+    with psycopg.connect(url) as claimer:
+        claimer.execute(
+            statement("claim"), {"worker_id": worker.id, "pool": "system", "kinds": worker.kinds, "slots": 10}
+        )
+        ending = asyncio.create_task(worker.store.complete({running.fence: None}))
+        await until(lambda: waiting_for_locks(db) == 1)
+        claimer.commit()
+    await ending
+    assert job(db, next_one, "blocked") is False
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+async def test_an_end_with_an_old_snapshot_leaves_the_waking_to_the_sweep(
+    db: Connection, url: str, worker: Worker, recovery: Recovery, level: str
+) -> None:
+    add(db, concurrency_key="k")
+    running = await worker.claim_one()
+    with psycopg.connect(url) as handler:
+        handler.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+        handler.execute("SELECT 1 FROM background_jobs")  # the snapshot: nobody waits yet
+        (next_one,) = add(db, concurrency_key="k")
+        await worker.claim_all()
+        assert job(db, next_one, "blocked") is True
+        handler.execute("UPDATE background_jobs SET status = 'succeeded' WHERE id = %s", [running.id])
+        handler.commit()
+    await recovery.sweep_blocked()
+    assert [job.id for job in await worker.claim()] == [next_one]
+
+
 async def test_a_claim_takes_the_best_of_a_key_and_parks_the_rest(db: Connection, worker: Worker) -> None:
     late, soon = add(db, priority=2, concurrency_key="k"), add(db, priority=0, concurrency_key="k")
     other = add(db, kind="letter", priority=1, concurrency_key="k")
@@ -402,8 +448,8 @@ async def test_a_paused_kind_at_the_head_of_a_key_does_not_hold_up_the_other_kin
     # Those of the paused kind wait for its resume, and then for nothing.
     assert await recovery.sweep_blocked() == 0
     resume(db, "note", actor="ana")
-    await recovery.sweep_blocked()
-    assert await recovery.sweep_blocked() + 1 >= 1
+    for _ in range(2):  # a pass that has come to the end of the keys only starts over
+        await recovery.sweep_blocked()
     assert [job.id for job in await worker.claim()] == paused[:1]
 
 
@@ -491,6 +537,41 @@ async def test_keys_with_the_same_hash_wait_for_each_other_at_most_for_a_moment(
     assert [job.id for job in await worker.claim()] == [first, second]  # both: they are two keys
 
 
+def test_holding_a_key_sees_what_was_committed_since_the_statement_began(db: Connection, url: str) -> None:
+    hold = "SELECT background_hold_key('k')"
+    assert scalar(db, hold) == "free"
+    with psycopg.connect(url) as other:
+        assert scalar(other, hold) == "free"
+        assert scalar(db, hold) == "contested"
+        other.rollback()
+        (running,) = add(db, status="running", concurrency_key="k")
+        assert scalar(other, hold) == "busy"
+        other.rollback()
+        # A claim sees the table as it was when it began; somebody claims and commits while it works.
+        db.execute("UPDATE background_jobs SET status = 'queued'")
+        db.execute("SELECT pg_advisory_lock(42)")
+        results: list[Any] = []
+
+        def claim() -> None:
+            results.append(
+                scalar(
+                    other,
+                    "WITH work AS MATERIALIZED (SELECT pg_advisory_xact_lock(42)::text AS done),"
+                    " seen AS MATERIALIZED (SELECT count(*) AS running FROM background_jobs WHERE status = 'running')"
+                    " SELECT array[(SELECT background_hold_key('k') FROM work), (SELECT running::text FROM seen)]",
+                )
+            )
+
+        claiming = threading.Thread(target=claim)
+        claiming.start()
+        while waiting_for_locks(db) == 0:
+            time.sleep(0.005)
+        db.execute("UPDATE background_jobs SET status = 'running' WHERE id = %s", [running])
+        db.execute("SELECT pg_advisory_unlock(42)")
+        claiming.join()
+    assert results == [["busy", "0"]]  # the statement itself still believes that nothing runs
+
+
 # Dedupe keys.
 
 BACK = {
@@ -529,7 +610,7 @@ async def test_a_job_that_ends_beside_a_fresh_copy_just_ends(db: Connection, wor
         assert job(db, old) == status
         assert job(db, old, "error ->> 'type'") != "Superseded"
         db.execute("DELETE FROM background_jobs WHERE id = %s", [fresh])
-    (last,) = add(db, dedupe_key="k", max_attempts=1)
+    add(db, dedupe_key="k", max_attempts=1)
     running = await worker.claim_one()
     add(db, dedupe_key="k")
     assert await worker.store.finish(running.fence, FAILURE) == Finished("dead")
@@ -612,14 +693,14 @@ def test_of_many_connections_that_enqueue_one_key_at_once_exactly_one_writes_it(
 def test_an_active_key_is_never_held_twice_while_its_jobs_run_and_end(db: Connection, url: str) -> None:
     """Services enqueue with dedupe_active as fast as workers finish: no moment has two unfinished copies."""
     stop = threading.Event()
-    failures: list[BaseException] = []
+    failures: list[Exception] = []
 
     def service() -> None:
         try:
             with psycopg.connect(url, autocommit=True) as connection:
                 while not stop.is_set():
                     enqueue(connection, NOTE, Note(), dedupe_key="k", dedupe_active=True)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001  (asserted on below)
             failures.append(error)
 
     async def work() -> None:

@@ -34,8 +34,9 @@ def schema(url: str) -> list[tuple[object, ...]]:
     with psycopg.connect(url) as db:
         return [
             *db.execute(
-                "SELECT c.relname, c.relkind, c.reloptions, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,"
-                " pg_get_expr(d.adbin, d.adrelid), a.attidentity FROM pg_class AS c JOIN pg_attribute AS a ON attrelid = c.oid"
+                "SELECT c.relname, c.relkind, c.reloptions, a.attname, a.attnotnull, a.attidentity,"
+                " format_type(a.atttypid, a.atttypmod), pg_get_expr(d.adbin, d.adrelid)"
+                " FROM pg_class AS c JOIN pg_attribute AS a ON attrelid = c.oid"
                 " LEFT JOIN pg_attrdef AS d ON adrelid = c.oid AND adnum = attnum"
                 " WHERE relnamespace = 'public'::regnamespace AND attnum > 0 ORDER BY c.relname, attnum"
             ),
@@ -45,7 +46,8 @@ def schema(url: str) -> list[tuple[object, ...]]:
                 " WHERE connamespace = 'public'::regnamespace ORDER BY 1, 2"
             ),
             *db.execute(
-                "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY 1"
+                "SELECT proname, pg_get_functiondef(oid) FROM pg_proc"
+                " WHERE pronamespace = 'public'::regnamespace ORDER BY 1"
             ),
             *db.execute("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1"),
             *db.execute("SELECT version, name FROM background_migrations ORDER BY 1"),

@@ -5,7 +5,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from lab import (
+
+from jobs.control import pause, resume
+from jobs.database import Database
+from jobs.outcome import AttemptReport, Succeeded, Verdict
+from jobs.store import ClaimedJob, Finished, JobStore
+from tests.jobs.lab import (
     CANCEL,
     FAILURE,
     SUCCESS,
@@ -19,11 +24,6 @@ from lab import (
     returned,
     scalar,
 )
-
-from jobs.control import pause, resume
-from jobs.database import Database
-from jobs.outcome import AttemptReport, Succeeded, Verdict
-from jobs.store import ClaimedJob, Finished, JobStore
 
 KILL = died(Verdict.OOM_KILLED, "oom_kill went from 3 to 4")
 
@@ -41,7 +41,7 @@ async def run(db: Connection, worker: Worker, *reports: AttemptReport) -> list[A
     answers = []
     for report in reports:
         (job_id,) = add(db, max_attempts=1)
-        (taken,) = [taken for taken in await worker.claim(slots=1, kinds=["note"])]
+        (taken,) = await worker.claim(slots=1, kinds=["note"])
         assert taken.id == job_id
         answers.append(await worker.store.finish(taken.fence, report))
     return answers
@@ -65,7 +65,7 @@ async def test_five_kills_over_two_hosts_pause_the_kind_and_say_why(
     lines = reason.splitlines()
     assert lines[0] == "5 kills in a row:"
     assert lines[1:] == [
-        f"job {n} attempt 1 on {host}: oom_killed (oom_kill went from 3 to 4)"
+        f"job {n} attempt 1 on {host}: oom_killed: oom_kill went from 3 to 4"
         for n, host in enumerate(("host-a", "host-a", "host-b", "host-b", "host-a"), start=1)
     ]
     assert db.execute("SELECT actor, action, target, reason FROM background_audit").fetchall() == [
@@ -307,3 +307,23 @@ async def test_a_probe_takes_no_job_whose_key_is_busy_and_no_lost_worker_gets_on
     expire(db, lost)
     assert await store.claim_probe(lost.id, "system", ["note"]) == []
     assert [taken.id for taken in await store.claim_probe(worker.id, "system", ["note"])] == [free]
+
+
+async def test_a_kind_without_due_jobs_does_not_hold_up_the_probe_of_another(
+    db: Connection, worker: Worker, store: JobStore
+) -> None:
+    (job_id,) = add(db)
+    for kind in ("letter", "note"):
+        pause(db, kind, actor="ana")
+        resume(db, kind, actor="ana", probe=True)
+    assert [taken.id for taken in await store.claim_probe(worker.id, "system", worker.kinds)] == [job_id]
+
+
+async def test_a_probe_holds_few_keys_however_many_jobs_wait(db: Connection, worker: Worker, store: JobStore) -> None:
+    db.execute(
+        "INSERT INTO background_jobs (kind, pool, concurrency_key)"
+        " SELECT 'note', 'system', 'key ' || n FROM generate_series(1, 30000) AS n"
+    )
+    pause(db, "note", actor="ana")
+    resume(db, "note", actor="ana", probe=True)
+    assert len(await store.claim_probe(worker.id, "system", ["note"])) == 1  # 30,000 locks would not fit

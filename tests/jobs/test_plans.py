@@ -5,10 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
-from lab import Connection, add, hire, scalar
 
 from jobs.sql import statement
 from jobs.store import JobStore
+from tests.jobs.lab import Connection, add, hire, scalar
 
 OTHERS = 200_000
 

@@ -9,7 +9,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from lab import (
+
+from jobs.control import cancel
+from jobs.database import Database
+from jobs.outcome import Verdict
+from jobs.recovery import RESCUE_BATCH, Recovery
+from jobs.store import Finished, JobStore, Lost
+from tests.jobs.lab import (
     FAILURE,
     LETTER,
     NOTE,
@@ -25,12 +31,6 @@ from lab import (
     until,
     waiting_for_locks,
 )
-
-from jobs.control import cancel
-from jobs.database import Database
-from jobs.outcome import Verdict
-from jobs.recovery import RESCUE_BATCH, Recovery
-from jobs.store import Finished, JobStore, Lost
 
 MINUTE = timedelta(minutes=1)
 
@@ -371,7 +371,9 @@ async def test_a_worker_that_falls_silent_in_a_transaction_does_not_keep_its_loc
     await worker.claim_one()
     expire(db, worker)
     db.execute("UPDATE background_workers SET lost_at = now()")
-    wedged = subprocess.Popen([sys.executable, "-c", HOLD, url], stdout=subprocess.PIPE, text=True)
+    wedged = subprocess.Popen(  # noqa: ASYNC220  (this test may block its own loop)
+        [sys.executable, "-c", HOLD, url], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert wedged.stdout is not None
         assert wedged.stdout.readline() == "locked\n"

@@ -1,4 +1,4 @@
-"""Schedules in the database: an occurrence fires once, whoever ticks, and a restart goes on where the last one stopped."""
+"""Schedules in the database: an occurrence fires once, whoever ticks; a restart goes on where the last one stopped."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from lab import SUCCESS, Connection, hire, scalar
 
 from jobs import App, Handler, Misfire, Overlap, Pool, Priority, Schedule, Task, Tick
 from jobs.database import Database
 from jobs.schedule import EPOCH
 from jobs.scheduler import Scheduler
 from jobs.store import JobStore
+from tests.jobs.lab import SUCCESS, Connection, hire, scalar
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 DIGEST = Task(
@@ -44,8 +44,9 @@ def hourly(name: str = "hourly", task: Task[Tick] = DIGEST, **changes: Any) -> S
 def make_due(db: Connection, ago: timedelta = SECOND, name: str = "hourly") -> datetime:
     """Let this schedule wait for the newest point of its grid that is at least `ago` past. Returns that point."""
     row = db.execute(
-        "UPDATE background_schedules SET next_occurrence = to_timestamp(floor(extract(epoch FROM clock_timestamp() - %s)"
-        " / extract(epoch FROM every)) * extract(epoch FROM every)) WHERE name = %s RETURNING next_occurrence",
+        "UPDATE background_schedules SET next_occurrence = to_timestamp("
+        "  floor(extract(epoch FROM clock_timestamp() - %s) / extract(epoch FROM every)) * extract(epoch FROM every)"
+        ") WHERE name = %s RETURNING next_occurrence",
         [ago, name],
     ).fetchone()
     assert row is not None

@@ -12,12 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from callers import async_engine, settle, sync_engine
-from lab import until
 from sqlalchemy import orm
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 
 from jobs import spawn_after_commit
+from tests.jobs.callers import async_engine, settle, sync_engine
+from tests.jobs.lab import until
 
 
 @pytest.fixture(params=["Session", "AsyncSession"])

@@ -1,0 +1,85 @@
+"""The health of kinds in the database: their streaks, and the pause that a streak brings about.
+
+What a streak means is decided in `jobs.streak`; here it is read and written under the lock of the kind's row, so that
+streaks grow in commit order over all hosts and a pause commits together with the kill that caused it.
+"""
+
+from uuid import UUID
+
+from jobs.database import Session, json_or_none
+from jobs.failpoints import Failpoint, failpoint
+from jobs.outcome import Verdict
+from jobs.streak import KindHealth, streak
+
+PAUSED_BY = "oomph"  # the actor of a pause that no person asked for
+
+
+async def judge(
+    session: Session,
+    kind: str,
+    verdict: Verdict,
+    pause_after: int,
+    *,
+    job_id: int,
+    generation: int,
+    counts: bool = True,
+) -> bool:
+    """Move the kind's streak; pause the kind in this transaction where the streak says so. Returns whether."""
+    rows = await session.fetch("lock_kind", kind=kind)
+    if not rows and not verdict.is_kill:
+        return False  # a kind that nobody declared and that never killed has no health to mend
+    before = KindHealth(*rows[0]) if rows else await lock_health(session, kind)
+    after = streak(before, verdict, job_id=job_id, generation=generation, counts=counts, pause_after=pause_after)
+    if after == before:
+        return False
+    paused = after.paused and not before.paused
+    reason = await _pause_reason(session, kind, after.kill_streak) if paused else None
+    await session.fetch(
+        "write_kind",
+        kind=kind,
+        kill_streak=after.kill_streak,
+        paused=after.paused,
+        probe=after.probe,
+        probe_job_id=after.probe_job_id,
+        actor=PAUSED_BY,
+        reason=reason,
+    )
+    failpoint(Failpoint.STREAK_COUNTED)
+    if paused:
+        subject = f"{kind} is paused: its jobs killed their process {after.kill_streak} times in a row"
+        await session.fetch(
+            "audit", actor=PAUSED_BY, action="pause", target=kind, reason=reason, detail=json_or_none({})
+        )
+        await session.fetch("notice", severity="critical", subject=subject, body=reason)
+    if after.paused != before.paused or after.probe_job_id != before.probe_job_id:
+        await session.fetch("notify", channel="background_control", payload="kinds")
+    return paused
+
+
+async def _pause_reason(session: Session, kind: str, kills: int) -> str:
+    rows = await session.fetch("recent_kills", kind=kind, count=kills)
+    told = [
+        f"job {job_id} attempt {attempt} on {host}: {verdict}" + (f": {why}" if why else "")
+        for job_id, attempt, verdict, host, why in reversed(rows)
+    ]
+    return f"{kills} kills in a row:\n" + "\n".join(told)
+
+
+async def lock_health(session: Session, kind: str) -> KindHealth:
+    """The kind's health, its row locked until the transaction ends."""
+    rows = await session.fetch("lock_kind", kind=kind)
+    if not rows:
+        await session.fetch("add_kind", kind=kind)
+        rows = await session.fetch("lock_kind", kind=kind)
+    return KindHealth(*rows[0])
+
+
+async def counts_as_loss(session: Session, worker_id: UUID | None, kind: str) -> bool:
+    """Whether a job of this lost worker is a kill of its kind: one worker is one kill a kind, not one a job.
+
+    To be asked while the kind is locked, because another rescuer may be settling the worker's other jobs.
+    """
+    if worker_id is None:
+        return False  # inserted or changed by hand: nobody died
+    rows = await session.fetch("loss_counted", kind=kind, worker_id=worker_id)
+    return not rows[0][0]
