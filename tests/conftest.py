@@ -16,17 +16,19 @@ from jobs.database import Database
 from jobs.migrate import migrate
 from jobs.store import JobStore
 from supervisor.embedded import EmbeddedServer
+from tests.system_server import system_server
 
 TEMPLATE = "oomph_template"
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a server: OOMPH_TEST_DATABASE_URL names another one than the embedded PostgreSQL."""
-    if url := os.environ.get("OOMPH_TEST_DATABASE_URL"):
-        yield url
-        return
+def server() -> Iterator[str]:
+    """The URL of a server: the embedded PostgreSQL, or the system's own with OOMPH_TEST_SERVER=system."""
     directory = Path("/tmp") / f"oomph-test-{uuid.uuid4().hex[:12]}"  # short: a socket's path has 107 bytes at most
+    if os.environ.get("OOMPH_TEST_SERVER") == "system":
+        with system_server(directory) as url:
+            yield url
+        return
     with EmbeddedServer(directory, durable=False) as url:
         yield url
     shutil.rmtree(directory)

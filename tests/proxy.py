@@ -1,4 +1,4 @@
-"""A network between a worker and PostgreSQL that can be cut, frozen and healed."""
+"""A network between a worker and PostgreSQL that can be cut, frozen, slowed down and healed."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ class Proxy:
     """Forwards a Unix socket to the server of `url`; `url` of this object goes through it.
 
     `freeze()` leaves every connection open and delivers nothing: a half-open network. `cut()` closes them and refuses
-    new ones. `heal()` ends both.
+    new ones. `slow()` lets everything arrive late. `heal()` ends all three.
     """
 
     def __init__(self, url: str) -> None:
@@ -31,6 +31,7 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._flowing: asyncio.Event
         self._refusing = False
+        self._delay = 0.0
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.connections = 0
@@ -55,8 +56,12 @@ class Proxy:
     def cut(self) -> None:
         self._call(self._cut())
 
+    def slow(self, seconds: float) -> None:
+        self._delay = seconds
+
     def heal(self) -> None:
         self._refusing = False
+        self._delay = 0.0
         self._loop.call_soon_threadsafe(self._flowing.set)
 
     def _call(self, coroutine: object) -> None:
@@ -85,7 +90,11 @@ class Proxy:
             return
         self.connections += 1
         await self._flowing.wait()
-        upstream_reader, upstream = await asyncio.open_unix_connection(self._target)
+        try:
+            upstream_reader, upstream = await asyncio.open_unix_connection(self._target)
+        except OSError:  # the server is down
+            writer.transport.abort()
+            return
         if self._refusing:  # cut while it was opened
             writer.transport.abort()
             upstream.transport.abort()
@@ -100,6 +109,8 @@ class Proxy:
         try:
             with contextlib.suppress(OSError):
                 while data := await source.read(65536):
+                    if self._delay:
+                        await asyncio.sleep(self._delay)
                     await self._flowing.wait()
                     sink.write(data)
                     await sink.drain()

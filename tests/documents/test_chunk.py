@@ -111,6 +111,12 @@ def test_a_letter_with_endless_marks_does_not_stop_it() -> None:
     assert sum(len(each.text) for each in found) >= 5000
 
 
+def test_marks_longer_than_a_whole_chunk_do_not_stop_it() -> None:
+    text = "a" + "\u0301" * 200
+    assert "".join(each.text for each in chunk([Page(1, text, [])], size=16, overlap=0)) == text
+    assert len(list(chunk([Page(1, text, [])], size=16, overlap=4))) < 100
+
+
 @pytest.mark.parametrize(("size", "overlap"), [(15, 0), (100, 26), (100, -1)])
 def test_sizes_that_cannot_work_are_refused(size: int, overlap: int) -> None:
     with pytest.raises(ValueError, match=f"size={size}"):

@@ -1,5 +1,7 @@
 """An app whose jobs end in every way a job can end. `recipe` names the way; `text` is its argument."""
 
+# ruff: noqa: PTH101, PTH102, PTH109, PTH116, PTH123, PTH211, SIM115
+
 import asyncio
 import ctypes
 import os
@@ -350,6 +352,208 @@ def many_leftovers(text: str, job: JobContext) -> None:
         subprocess.Popen(["sleep", "600"], start_new_session=True)
 
 
+def swallows_memory_error(text: str, job: JobContext) -> Report:
+    held = []
+    try:
+        while True:
+            held.append(bytearray(MIB))
+    except MemoryError:
+        held.clear()
+    return Report(text="all is well")
+
+
+def no_thread(text: str, job: JobContext) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def many_threads_stand(text: str, job: JobContext) -> None:
+    def first_place() -> None:
+        threading.Event().wait()
+
+    def second_place() -> None:
+        time.sleep(600)
+
+    for function in (first_place, second_place):
+        threading.Thread(target=function, daemon=True).start()
+    time.sleep(600)
+
+
+def threads_at_once(text: str, job: JobContext) -> Report:
+    """Threads that all live; with stacks of 8 MiB each they would not fit."""
+    stop = threading.Event()
+    threads = [threading.Thread(target=stop.wait) for _ in range(int(text))]
+    for thread in threads:
+        thread.start()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    return Report(text="all ran")
+
+
+def thread_exits(text: str, job: JobContext) -> Report:
+    thread = threading.Thread(target=sys.exit, args=(3,))
+    thread.start()
+    thread.join()
+    return Report(text="the process goes on")
+
+
+def overflows_stack(text: str, job: JobContext) -> None:
+    """Native code without a limit to its recursion: a comparison function that sorts."""
+    compare_type = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    libc = ctypes.CDLL(None)
+    sys.setrecursionlimit(1 << 30)
+
+    @compare_type
+    def compare(_: int, __: int) -> int:
+        libc.qsort((ctypes.c_char * 2)(), 2, 1, compare)
+        return 0
+
+    libc.qsort((ctypes.c_char * 2)(), 2, 1, compare)
+
+
+def memfd(text: str, job: JobContext) -> None:
+    """Shared memory that no process has mapped."""
+    fd = os.memfd_create("hidden")
+    for _ in range(int(text)):
+        os.write(fd, b"x" * MIB)
+    time.sleep(600)
+
+
+def shared_mapping(text: str, job: JobContext) -> None:
+    import mmap
+
+    held = mmap.mmap(-1, int(text) * MIB)
+    for _ in range(int(text)):
+        held.write(b"x" * MIB)
+    time.sleep(600)
+
+
+def forked_readers(text: str, job: JobContext) -> Report:
+    """Four forks that share what their parent has: little memory, that a sum of RSS counts five times."""
+    held = b"x" * (40 * MIB)
+    pids = []
+    for _ in range(4):
+        if (pid := os.fork()) == 0:
+            time.sleep(float(text))
+            os._exit(len(held) & 1)
+        pids.append(pid)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    return Report(text="ok")
+
+
+def fork_bomb(text: str, job: JobContext) -> None:
+    Path(text).touch()
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            time.sleep(0.01)
+
+
+def many_helpers(text: str, job: JobContext) -> None:
+    for _ in range(int(text)):
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(600)
+            os._exit(0)
+    time.sleep(600)
+
+
+def orphans(text: str, job: JobContext) -> None:
+    """Processes whose parent goes away before they end."""
+    for _ in range(int(text)):
+        if (pid := os.fork()) == 0:
+            if os.fork() == 0:
+                os.setsid()
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+
+def surroundings_of_a_program(text: str, job: JobContext) -> Report:
+    """Everything that an executed program is given."""
+    import tempfile
+
+    with open(tempfile.mkstemp()[1], "w") as file:
+        file.write("x")
+    facts = {
+        "cwd": os.getcwd(),
+        "tempdir": tempfile.gettempdir(),
+        "tmp": [os.environ[name] for name in ("TMPDIR", "TMP", "TEMP")],
+        "mode": oct(os.stat(".").st_mode & 0o777),
+        "ids": [os.getuid(), os.geteuid(), os.getgid(), sorted(os.getgroups())],
+        "home": os.environ.get("HOME"),
+        "new_privileges": "NoNewPrivs:\t1" in Path("/proc/self/status").read_text(),
+        "limits": {
+            name: resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0]
+            for name in ("NOFILE", "FSIZE", "NPROC", "CPU", "CORE")
+        },
+    }
+    return Report(text=repr(facts))
+
+
+def hostile_scratch(text: str, job: JobContext) -> Report:
+    """A tree that is deep, closed, and full of links that lead out."""
+    scratch = os.getcwd()
+    for _ in range(3_000):
+        os.mkdir("d" * 100)
+        os.chdir("d" * 100)
+    os.chdir(scratch)
+    os.mkdir("closed")
+    Path("closed/file").write_text("x")
+    os.symlink(text, "closed/out")
+    os.symlink(text, "out")
+    os.chmod("closed", 0)
+    os.mkfifo("fifo")
+    return Report(text=scratch)
+
+
+def fills_scratch(text: str, job: JobContext) -> None:
+    for number in range(int(text)):
+        Path(f"part-{number}").write_bytes(b"x" * MIB)
+    time.sleep(600)
+
+
+def fills_deleted_file(text: str, job: JobContext) -> None:
+    """Files that no name leads to, and only their descriptors hold."""
+    import tempfile
+
+    held = [tempfile.TemporaryFile() for _ in range(int(text))]
+    for file in held:
+        file.write(b"x" * MIB)
+        file.flush()
+    time.sleep(600)
+
+
+def writes_file(text: str, job: JobContext) -> None:
+    with Path("big").open("wb") as file:
+        file.writelines(b"x" * MIB for _ in range(int(text)))
+
+
+def opens_files(text: str, job: JobContext) -> None:
+    held = []
+    while True:
+        held.append(open("/dev/null"))
+
+
+def reads(text: str, job: JobContext) -> Report:
+    return Report(text=Path(text).read_text())
+
+
+def writes(text: str, job: JobContext) -> None:
+    Path(text).write_text("x")
+
+
+def signals(text: str, job: JobContext) -> None:
+    os.kill(int(text), signal.SIGTERM)
+
+
+def kills_its_helper(text: str, job: JobContext) -> Report:
+    helper = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    helper.kill()
+    return Report(text=str(helper.wait()))
+
+
 RECIPES: dict[str, Callable[[str, JobContext], Any]] = {
     name: value
     for name, value in list(globals().items())
@@ -381,5 +585,9 @@ SYNC = Task(
 )
 ASYNC = Task(kind="simmer", payload_type=Recipe, pool=Pool.INGEST)
 SMALL = Task(kind="nibble", payload_type=Recipe, pool=Pool.INGEST, memory_mb=20)
+LARGE = Task(kind="feast", payload_type=Recipe, pool=Pool.INGEST, memory_mb=200)
 
-app = App([Handler(SYNC, cook), Handler(ASYNC, simmer), Handler(SMALL, cook)], preload=["email.message"])
+app = App(
+    [Handler(SYNC, cook), Handler(ASYNC, simmer), Handler(SMALL, cook), Handler(LARGE, cook)],
+    preload=["email.message", "tempfile", "mmap"],
+)

@@ -5,16 +5,19 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-from jobs.outcome import AttemptReport
+from jobs.outcome import AttemptReport, Succeeded
 from jobs.store import ClaimedJob
 from pools.execution import Execution, Intent
+from pools.identity import mark_of
 from pools.ingest import IngestPool
-from pools.leftovers import mark_of, snapshot
+from pools.leftovers import snapshot
+from pools.options import IngestOptions
 from pools.procfs import ProcessStat, parse_stat
 from tests.pools.handlers_app import app
 
@@ -60,6 +63,26 @@ class Kitchen:
         return await asyncio.wait_for(running, 5), text_of(ready)
 
 
+def result_of(report: AttemptReport) -> str:
+    """The text that a recipe returned."""
+    assert isinstance(report.outcome, Succeeded), report
+    return str(json.loads(report.outcome.result or "")["text"])
+
+
+@asynccontextmanager
+async def open_kitchen(
+    *, memory_mb: int = 100, slots: int = 4, spec: str = SPEC, **options: Any
+) -> AsyncIterator["Kitchen"]:
+    """A pool of its own; afterwards no process of it may be left."""
+    pool = IngestPool(spec, app, memory_mb=memory_mb, slots=slots, options=IngestOptions(**options))
+    try:
+        await pool.start()
+        yield Kitchen(pool)
+    finally:
+        await pool.stop()
+    assert job_processes() == []
+
+
 def text_of(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
@@ -83,7 +106,7 @@ async def until(condition: Callable[[], bool], seconds: float = 5) -> None:
 
 def job_processes(template: int | None = None) -> list[ProcessStat]:
     """All processes below this one that come from a job or a template, zombies too, except `template`."""
-    processes = snapshot()
+    processes = {stat.pid: stat for stat in snapshot()}
     own_mark = mark_of(os.getpid())
 
     def is_ours(stat: ProcessStat) -> bool:

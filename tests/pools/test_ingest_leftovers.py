@@ -34,7 +34,7 @@ async def test_a_daemon_of_a_running_job_is_left_alone_when_another_job_ends(kit
     await until(lambda: text_of(ready) != "")
     daemon = text_of(ready)
     await kitchen.cook("many_leftovers")
-    await kitchen.pool._look_around()
+    await kitchen.pool._watch.look_around()
     assert not is_dead(daemon)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -50,7 +50,7 @@ async def test_a_process_that_somebody_else_started_keeps_its_exit_status(kitche
     others = await asyncio.create_subprocess_exec("sh", "-c", "exit 7", start_new_session=True)
     waiting = await asyncio.create_subprocess_exec("sleep", "600", start_new_session=True)
     await kitchen.cook("many_leftovers")
-    await kitchen.pool._look_around()
+    await kitchen.pool._watch.look_around()
     assert await others.wait() == 7
     assert waiting.returncode is None
     waiting.kill()

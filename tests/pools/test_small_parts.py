@@ -135,10 +135,10 @@ def _caused(error: BaseException, cause: BaseException) -> BaseException:
     ],
 )
 def test_signs_of_exhausted_memory(error: BaseException, found: bool) -> None:
-    assert (memory_sign(error) is not None) is found
+    assert (memory_sign(error, is_near_limit=True) is not None) is found
 
 
 def test_a_cycle_of_exceptions_has_an_end() -> None:
     first, second = ValueError(), KeyError()
     first.__context__, second.__context__ = second, first
-    assert memory_sign(first) is None
+    assert memory_sign(first, is_near_limit=True) is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobs.outcome import Cancelled, Died, Failed, Returned, Snoozed, Succeeded, Verdict
 from pools.execution import Intent
 from pools.frames import Failure, Snoozing, Success, Unborn
-from pools.memory import OomCounters
+from pools.oom import OomCounters
 from pools.verdict import ChildEvidence, classify
 
 KILL, TERM, ABRT, SEGV = signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV
@@ -149,6 +149,8 @@ def test_our_own_intent_is_beaten_only_by_a_complete_result(found: ChildEvidence
         Intent.CANCEL: Verdict.CANCELLED,
         Intent.SHUTDOWN: Verdict.RELEASED,
         Intent.LEASE_LOST: Verdict.LEASE_LOST,
+        Intent.PROCESSES: Verdict.MEMORY_EXCEEDED,
+        Intent.SCRATCH: Verdict.FAILED,
     }
     if found.intent is None:
         return

@@ -1,0 +1,203 @@
+"""One worker with armed failpoints meets every situation it may meet; then others clean up, and the checker judges."""
+
+import re
+import signal
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+
+from jobs import ControlError, cancel, enqueue, resume
+from jobs.failpoints import Failpoint
+from tests.chaos.app import AGENT, HURRIED, INGEST, TICKS, URL, Ordeal
+from tests.chaos.checker import check
+from tests.chaos.history import read
+from tests.workers import WorkerProcess
+
+TRIAL_SECONDS = 90.0  # on a machine with other work; most take five
+SETTINGS = {
+    "WORKER_LEASE_SECONDS": "3",
+    "WORKER_SHUTDOWN_SECONDS": "0.5",
+    "WORKER_INGEST_MEMORY_MB": "200",
+    "WORKER_CALL_TIMEOUT_SECONDS": "8",
+}
+AT_SHUTDOWN = {Failpoint.DRAINED, Failpoint.RELEASED, Failpoint.DEREGISTERED}
+AT_LOSS = {Failpoint.LEASE_LOST, Failpoint.TENURE_LOST}
+# Each new template, and each child, is armed anew: such a worker never gets well, so a healthy one joins it.
+IN_CHILDREN = {Failpoint.SPAWNED, Failpoint.RETURNED, Failpoint.TOLD}
+LEFT = "SELECT id FROM background_jobs WHERE kind <> ALL (%s) AND status IN ('queued', 'running')"
+STEAL = (  # as if a claim had been committed whose answer never came
+    "UPDATE background_jobs SET status = 'running', claim = claim + 1, attempt = attempt + 1, "
+    "started_at = clock_timestamp(), worker_id = %s WHERE id = %s"
+)
+LOSE = "UPDATE background_workers SET lost_at = clock_timestamp() WHERE pid = %s AND lost_at IS NULL"
+DEAD_WORKER = (
+    "INSERT INTO background_workers (id, host, pid, version, pools, kinds, lease_until) "
+    "VALUES (gen_random_uuid(), 'elsewhere', 1, '0', '{}', '{}', clock_timestamp() - interval '1 s') RETURNING id"
+)
+
+
+@dataclass
+class Trial:
+    """`armed`: the places and the action, as WORKER_FAILPOINTS has it."""
+
+    url: str
+    folder: Path
+    places: frozenset[Failpoint]
+    action: str
+    reached: set[Failpoint] = field(default_factory=set)
+    violations: list[str] = field(default_factory=list)
+    status: int | None = None
+    zombies: int = 0
+
+    def run(self) -> "Trial":
+        """Everything, with nothing left running afterwards."""
+        with psycopg.connect(self.url, autocommit=True) as self._db:
+            self._workers: list[WorkerProcess] = []
+            try:
+                self._prepare()
+                self._live()
+                self._end()
+                self.violations += [str(violation) for violation in check(read(self._db))]
+            finally:
+                for worker in self._workers:
+                    if worker.process.poll() is None:
+                        worker.process.kill()
+                    worker.wait()
+        return self
+
+    def logs(self) -> str:
+        return "\n".join(worker.text()[-6000:] for worker in self._workers)
+
+    def _prepare(self) -> None:
+        for do in ("wait", "effect", "fail"):
+            self._put(AGENT, do, 0.1)
+        for do in ("wait", "effect", "die"):
+            self._put(INGEST, do, 0.1)
+        if Failpoint.INTENDED in self.places:
+            self._put(HURRIED, "wait", 2)
+        self._to_cancel = self._put(AGENT, "wait", 60) if Failpoint.CANCEL_READ in self.places else None
+        if self.places & {Failpoint.LOSS_MARKED, Failpoint.RESCUE_WRITTEN}:
+            (dead,) = self._row(DEAD_WORKER)
+            self._db.execute(STEAL, [dead, self._put(AGENT, "wait", 0.1)])
+        self._victim = self._start(",".join(f"{place}:{self.action}" for place in sorted(self.places)))
+
+    def _live(self) -> None:
+        """Until every place was reached that can be before a shutdown, and nothing is left."""
+        until = time.monotonic() + TRIAL_SECONDS
+        wanted = self.places - AT_SHUTDOWN
+        provoked = False
+        while time.monotonic() < until:
+            self._look()
+            hit = wanted <= self.reached
+            if self._is_dead(self._victim) or (hit and self.places & IN_CHILDREN):
+                self._ensure_peer()
+            elif not provoked and "ready: worker" in self._victim.text():
+                provoked = self._provoke()
+            left = self._left()
+            if hit and not left:
+                return
+            time.sleep(0.1)
+        self.violations.append(f"not over within {TRIAL_SECONDS:g} s: reached {self.reached}, left {self._left()}")
+
+    def _provoke(self) -> bool:
+        """Bring about what does not happen by itself."""
+        if self._to_cancel is not None:
+            (status,) = self._row("SELECT status FROM background_jobs WHERE id = %s", self._to_cancel)
+            if status != "running":
+                return False
+            cancel(self._db, self._to_cancel, actor="trial")
+        if Failpoint.UNKNOWN_FOUND in self.places:
+            with self._db.transaction():
+                job = self._put(AGENT, "wait", 0.1)
+                (worker,) = self._row("SELECT id FROM background_workers WHERE lost_at IS NULL AND pid <> 1")
+                self._db.execute(STEAL, [worker, job])
+        if self.places & AT_LOSS:
+            self._put(AGENT, "wait", 1)
+            self._db.execute(LOSE, [self._victim.pid])
+        return True
+
+    def _end(self) -> None:
+        """SIGTERM while something runs; whatever that leaves is finished by another worker."""
+        long = []
+        if self.places & AT_SHUTDOWN:
+            long = [self._put(AGENT, "wait", 60), self._put(INGEST, "wait", 60)]
+            self._wait(lambda: self._running() >= len(long), "the long jobs run")
+        if not self._is_dead(self._victim):
+            with suppress(psutil.NoSuchProcess):
+                children = psutil.Process(self._victim.pid).children()
+                self.zombies = sum(child.status() == psutil.STATUS_ZOMBIE for child in children)
+            self._victim.signal(signal.SIGTERM)
+        self._wait(lambda: self._is_dead(self._victim), "the victim ends")
+        self.status = self._victim.process.poll()
+        self._look()
+        for job in long:
+            with suppress(ControlError):
+                cancel(self._db, job, actor="trial")
+        if self._left():
+            self._ensure_peer()
+        self._wait(lambda: not self._left(), "nothing is left")
+        for peer in self._workers[1:]:
+            self._wait(lambda peer=peer: "ready: worker" in peer.text(), "the peer is ready")
+            if (status := peer.stop()) != 0:
+                self.violations.append(f"the peer ended with status {status}")
+
+    def _left(self) -> list[int]:
+        for (kind,) in self._db.execute("SELECT kind FROM background_kinds WHERE paused_at IS NOT NULL").fetchall():
+            with suppress(ControlError):
+                resume(self._db, kind, actor="trial")
+        return [row[0] for row in self._db.execute(LEFT, [[task.kind for task in TICKS]]).fetchall()]
+
+    def _running(self) -> int:
+        (count,) = self._row(
+            "SELECT count(*) FROM background_jobs WHERE status = 'running' AND kind <> ALL (%s)",
+            [task.kind for task in TICKS],
+        )
+        return int(count)
+
+    def _look(self) -> None:
+        self.reached |= {Failpoint(name) for name in re.findall(r"failpoint ([\w-]+): ", self._victim.text())}
+
+    def _wait(self, look: Any, what: str) -> None:
+        until = time.monotonic() + TRIAL_SECONDS / 2
+        while not look():
+            if time.monotonic() > until:
+                self.violations.append(f"not within {TRIAL_SECONDS / 2:g} s: {what}")
+                return
+            time.sleep(0.05)
+
+    def _ensure_peer(self) -> None:
+        if len(self._workers) == 1:
+            self._start("")
+
+    def _start(self, armed: str) -> WorkerProcess:
+        log = self.folder / f"{min(self.places)}-{self.action}-{len(self._workers)}.log"
+        names = {**SETTINGS, "WORKER_FAILPOINTS": armed, URL: self.url}
+        self._workers.append(WorkerProcess(self.url, "tests.chaos.app:app", log, names))
+        return self._workers[-1]
+
+    def _is_dead(self, worker: WorkerProcess) -> bool:
+        return worker.process.poll() is not None
+
+    def _put(self, task: Any, do: str, seconds: float) -> int:
+        job: int = enqueue(self._db, task, Ordeal(do=do, seconds=seconds))
+        return job
+
+    def _row(self, query: Any, *values: Any) -> tuple[Any, ...]:
+        row: tuple[Any, ...] | None = self._db.execute(query, values).fetchone()
+        assert row is not None
+        return row
+
+
+def groups(action: str, *, alone: bool) -> Iterable[frozenset[Failpoint]]:
+    """Which places are armed together. A process dies once, so a kill has a worker of its own."""
+    single = {Failpoint.REGISTERED, Failpoint.RENEWED} | AT_LOSS | AT_SHUTDOWN | IN_CHILDREN
+    if action == "kill" or alone:
+        return [frozenset({place}) for place in Failpoint]
+    shared = [place for place in Failpoint if place not in single]
+    return [frozenset({place}) for place in single] + [frozenset(shared[i : i + 4]) for i in range(0, len(shared), 4)]

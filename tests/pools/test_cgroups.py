@@ -1,0 +1,152 @@
+"""One leaf per child. Real cgroups where this is root and a hierarchy of version 2 is mounted, whatever it can limit."""
+
+# ruff: noqa: ASYNC240
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobs.outcome import Succeeded, Verdict
+from pools import cgroups
+from pools.cgroups import Leaf, Leaves, why_not_ours
+from pools.execution import Intent
+from pools.identity import Owner
+from pools.procfs import cgroup2_folder, slurp
+from tests.pools.kitchen import is_dead, open_kitchen, result_of, text_of, until
+
+
+def mounted() -> Path | None:
+    found = cgroup2_folder("0::/\n", slurp("/proc/self/mountinfo"))
+    return None if found is None else Path(found)
+
+
+@pytest.fixture
+def parent() -> Iterator[Path]:
+    root = mounted()
+    if root is None or not os.access(root, os.W_OK):
+        pytest.skip("no cgroup v2 that this user may write to is mounted here")
+    folder = root / f"oomph-test-{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    Leaf(folder).kill()
+    assert cgroups.remove_tree(folder)
+
+
+def test_a_leaf_holds_kills_and_goes(parent: Path) -> None:
+    leaves, told = Leaves.prepare(str(parent), Owner.this_process())
+    assert leaves is not None
+    assert str(parent) in told
+    leaf = leaves.make("1a", memory_mb=100, processes=20)
+    helper = subprocess.Popen(["sh", "-c", "setsid sleep 600 & setsid sleep 600 & wait"])
+    leaf.add(helper.pid)
+    assert str(helper.pid) in (leaf.folder / "cgroup.procs").read_text()
+    (leaf.folder / "below").mkdir()  # a job that is root may make its own
+    leaf.kill()
+    helper.wait()
+    assert leaf.remove()
+    assert not leaf.folder.exists()
+    if not leaves.controllers:
+        assert "for clean-up only" in told
+        assert leaf.oom_kills() is None
+        assert leaf.peak_mb() is None
+    leaves.close()
+    assert not leaves.folder.exists()
+
+
+async def test_a_child_lives_in_its_leaf_and_both_are_gone_after_the_verdict(parent: Path, tmp_path: Path) -> None:
+    async with open_kitchen(cgroup=str(parent)) as kitchen:
+        execution = kitchen.order("daemon_and_wait", str(tmp_path / "ready"))
+        running = asyncio.create_task(kitchen.pool.run(execution))
+        await until(lambda: text_of(tmp_path / "ready") != "")
+        (leaf,) = parent.glob("oomph-*/job-*")
+        assert text_of(tmp_path / "ready") in (leaf / "cgroup.procs").read_text().split()
+        execution.stop(Intent.CANCEL)
+        assert (await running).outcome.verdict is Verdict.CANCELLED
+        assert is_dead(text_of(tmp_path / "ready"))
+        assert not leaf.exists()
+        assert (await kitchen.cook("ok")).outcome == Succeeded(None)
+    assert list(parent.glob("oomph-*")) == []
+
+
+async def test_a_leaf_is_swept_with_all_its_processes_once_its_supervisor_is_gone(parent: Path) -> None:
+    """A process that gave up mark and session is still in its leaf."""
+    gone = replace(Owner.this_process(), start=1)
+    folder = parent / gone.name / "job-1"
+    folder.mkdir(parents=True)
+    left = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    Leaf(folder).add(left.pid)
+    neighbour = parent / Owner.this_process().name / "job-1"
+    neighbour.mkdir(parents=True)
+    other = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    Leaf(neighbour).add(other.pid)
+    async with open_kitchen(cgroup=str(parent)):
+        assert left.wait(5) == -9
+        assert not folder.parent.exists()
+        assert other.poll() is None
+    other.kill()
+    other.wait()
+
+
+def test_a_folder_that_is_no_cgroup_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(cgroups.CgroupError, match="no cgroup v2"):
+        Leaves.prepare(str(tmp_path), Owner.this_process())
+
+
+def test_what_was_not_delegated_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "root cgroup" in (why_not_ours(tmp_path) or "")
+    for name in ("cgroup.type", "cgroup.procs"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(cgroups, "slurp", lambda _: "0::/system.slice/oomph.service\n")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "Delegate=yes" in (why_not_ours(tmp_path) or "")
+    monkeypatch.setattr(cgroups, "_xattr", lambda _, name: b"1" if name == "user.delegate" else None)
+    assert why_not_ours(tmp_path) is None
+    monkeypatch.setattr(cgroups, "_xattr", lambda *_: None)
+    monkeypatch.setattr(cgroups, "slurp", lambda _: "4:memory:/\n0::/\n")  # the root of a container
+    assert why_not_ours(tmp_path) is None
+
+
+def test_the_limits_are_written_and_the_figures_read_where_the_kernel_has_them(tmp_path: Path) -> None:
+    """The files of a kernel with both controllers, as plain files: no such kernel can be counted on here."""
+    leaves = Leaves(tmp_path, ("memory", "pids"))
+    (tmp_path / "job-7").mkdir()
+    for name in ("memory.swap.max", "memory.oom.group"):
+        (tmp_path / "job-7" / name).touch()
+    (tmp_path / "job-7").rename(tmp_path / "prepared")
+    leaf = Leaf(tmp_path / "prepared")
+    (leaf.folder / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 3\noom_group_kill 1\n")
+    (leaf.folder / "memory.peak").write_text("104857600\n")
+    assert leaf.oom_kills() == 3
+    assert leaf.peak_mb() == 100
+    made = leaves.make("8", memory_mb=5, processes=9)
+    assert (made.folder / "memory.max").read_text() == str(5 << 20)
+    assert (made.folder / "pids.max").read_text() == "9"
+    assert not (made.folder / "memory.swap.max").exists()  # a kernel without swap accounting has no such file
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "mounts", "found"),
+    [
+        ("4:memory:/x\n0::/\n", "30 24 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n", "/sys/fs/cgroup/unified"),
+        ("0::/a.slice/b.service\n", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "/sys/fs/cgroup/a.slice/b.service"),
+        ("4:memory:/x\n", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", None),
+        ("0::/\n", "36 32 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n", None),
+    ],
+)  # fmt: skip
+def test_the_hierarchy_of_version_2_is_found_also_beside_version_1(cgroup: str, mounts: str, found: str | None) -> None:
+    folder = cgroup2_folder(cgroup, mounts)
+    assert (None if folder is None else str(folder)) == found
+
+
+async def test_a_result_of_a_job_in_a_leaf_names_its_peak_only_where_the_kernel_counts(parent: Path) -> None:
+    async with open_kitchen(cgroup=str(parent)) as kitchen:
+        assert result_of(await kitchen.cook("result", "a")) == "a"
+        report = await kitchen.cook("raises")
+        assert ("cgroup_peak_mb" in report.evidence) == bool(
+            kitchen.pool._house.leaves and kitchen.pool._house.leaves.controllers
+        )

@@ -1,0 +1,193 @@
+"""What a job may use, reach and become: limits, user, scratch folder, Landlock."""
+
+# ruff: noqa: ASYNC240
+
+import ast
+import asyncio
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from jobs.outcome import Died, Failed, Succeeded, Verdict
+from pools import landlock
+from pools.process import NotSupported
+from tests.pools.kitchen import is_dead, job_processes, open_kitchen, result_of, until
+
+NOBODY = pwd.getpwnam("nobody")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
+with_landlock = pytest.mark.skipif(landlock.abi() == 0, reason="this kernel has no Landlock")
+with_scopes = pytest.mark.skipif(not landlock.scopes_signals(), reason="this kernel's Landlock scopes no signals")
+
+
+async def test_a_job_starts_in_a_private_folder_that_is_gone_after_its_verdict(tmp_path: Path) -> None:
+    async with open_kitchen(scratch_path=str(tmp_path), scratch_mb=7, open_files=99) as kitchen:
+        facts = ast.literal_eval(result_of(await kitchen.cook("surroundings_of_a_program")))
+        scratch = facts["cwd"]
+        assert scratch.startswith(f"{tmp_path}/oomph-")
+        assert facts["tempdir"] == scratch
+        assert facts["tmp"] == [scratch] * 3
+        assert facts["mode"] == "0o700"
+        assert facts["new_privileges"]
+        limits = facts["limits"]
+        assert (limits["NOFILE"], limits["FSIZE"], limits["CORE"]) == (99, 7 << 20, 0)
+        assert 0 < limits["CPU"] < 10_000
+        assert not Path(scratch).exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+@as_root
+async def test_a_job_runs_as_another_user_with_a_home_of_its_own() -> None:
+    async with open_kitchen(user="nobody", processes=50) as kitchen:
+        facts = ast.literal_eval(result_of(await kitchen.cook("surroundings_of_a_program")))
+        assert facts["ids"] == [NOBODY.pw_uid, NOBODY.pw_uid, NOBODY.pw_gid, sorted({NOBODY.pw_gid})]
+        assert facts["home"] == facts["cwd"]
+        assert facts["limits"]["NPROC"] == 200
+        assert isinstance((await kitchen.cook("reads", "/etc/shadow")).outcome, Failed)
+        assert isinstance((await kitchen.cook("signals", str(os.getppid()))).outcome, Failed)
+
+
+async def test_a_job_of_another_user_still_dies_with_all_its_processes(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can run jobs as another user")
+    async with open_kitchen(user="nobody") as kitchen:
+        pid = result_of(await kitchen.cook("daemon", "ignore SIGTERM"))
+        assert is_dead(pid)
+        report = await kitchen.cook("sleeps", seconds=0.3)
+        assert report.outcome.verdict is Verdict.TIMED_OUT
+        assert "in sleeps" in report.outcome.error.frames  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("user", "words"), [("no-such-user", "no such user"), ("0:0", "is root"), ("root", "is root"), ("1:x", "uid:gid")]
+)
+@as_root
+async def test_a_user_that_cannot_be_is_refused_at_the_start(user: str, words: str) -> None:
+    with pytest.raises(NotSupported, match=words):
+        async with open_kitchen(user=user):
+            pass
+
+
+async def test_a_worker_without_the_right_refuses_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(NotSupported, match="runs as root"):
+        async with open_kitchen(user="nobody"):
+            pass
+
+
+async def test_files_descriptors_and_threads_are_bounded_as_errors_and_not_as_deaths() -> None:
+    async with open_kitchen(scratch_mb=3, open_files=80) as kitchen:
+        report = await kitchen.cook("writes_file", "5")
+        assert isinstance(report.outcome, Failed)
+        assert "File too large" in report.outcome.error.message
+        report = await kitchen.cook("opens_files")
+        assert isinstance(report.outcome, Failed)
+        assert "Too many open files" in report.outcome.error.message
+        # With stacks of 8 MiB, forty threads would be over 100 MB.
+        assert result_of(await kitchen.cook("threads_at_once", "40")) == "all ran"
+
+
+@pytest.mark.parametrize("recipe", ["fills_scratch", "fills_deleted_file"])
+async def test_a_scratch_folder_that_grows_too_large_fails_the_job_as_a_full_disk_would(recipe: str) -> None:
+    async with open_kitchen(scratch_mb=20) as kitchen:
+        report = await kitchen.cook(recipe, "25")
+        assert isinstance(report.outcome, Failed), report
+        assert report.outcome.error.type == "ScratchFull"
+        assert report.evidence["intent"] == "scratch"
+
+
+async def test_a_hostile_tree_is_removed_and_nothing_outside_is_touched(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("x")
+    async with open_kitchen(scratch_path=str(tmp_path)) as kitchen:
+        execution = kitchen.order("hostile_scratch", str(outside))
+        scratch = result_of(await kitchen.pool.run(execution))
+        if execution.lingering is not None:
+            await execution.lingering
+        assert not Path(scratch).exists()
+    assert (outside / "precious").read_text() == "x"
+    assert [path.name for path in tmp_path.iterdir()] == ["outside"]
+
+
+@with_landlock
+async def test_with_read_paths_nothing_else_is_readable_and_only_scratch_is_writable(tmp_path: Path) -> None:
+    open_folder, secret = tmp_path / "open", tmp_path / "secret"
+    open_folder.mkdir()
+    for path in (open_folder / "file", secret):
+        path.write_text("hello")
+    async with open_kitchen(read_paths=(str(open_folder), str(Path.cwd()))) as kitchen:
+        assert result_of(await kitchen.cook("reads", str(open_folder / "file"))) == "hello"
+        for recipe, path in (("reads", secret), ("writes", open_folder / "new"), ("writes", secret)):
+            report = await kitchen.cook(recipe, str(path))
+            assert isinstance(report.outcome, Failed), (recipe, path, report)
+            assert report.outcome.error.type == "PermissionError"
+        assert (await kitchen.cook("writes", "here")).outcome == Succeeded(None)
+        assert (await kitchen.cook("writes", "/dev/null")).outcome == Succeeded(None)
+        # Programs, crashes and stacks need no more than that.
+        assert result_of(await kitchen.cook("token")) == "1"
+        report = await kitchen.cook("segfault")
+        assert isinstance(report.outcome, Died)
+        assert "handlers_app.py" in report.outcome.error.frames
+
+
+@with_landlock
+async def test_a_read_path_that_is_not_there_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(NotSupported, match="no absolute path that exists"):
+        async with open_kitchen(read_paths=(str(tmp_path / "missing"),)):
+            pass
+
+
+async def test_read_paths_without_landlock_are_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landlock, "abi", lambda: 0)
+    with pytest.raises(NotSupported, match="needs Landlock"):
+        async with open_kitchen(read_paths=("/",)):
+            pass
+
+
+@with_scopes
+async def test_a_job_can_signal_its_own_processes_and_nobody_elses() -> None:
+    async with open_kitchen() as kitchen:
+        for target in (os.getpid(), kitchen.pool._spawner.pid):
+            report = await kitchen.cook("signals", str(target))
+            assert isinstance(report.outcome, Failed), report
+            assert report.outcome.error.type == "PermissionError"
+        assert result_of(await kitchen.cook("kills_its_helper")) == "-9"
+        assert kitchen.pool.template_up
+
+
+async def test_a_fork_bomb_dies_and_the_supervisor_still_spawns(tmp_path: Path) -> None:
+    """Scenario 14: all of it is gone with the verdict, and jobs start before and after."""
+    user = "nobody" if os.geteuid() == 0 else ""
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents[:3]:
+        parent.chmod(0o755)
+    async with open_kitchen(user=user, processes=40) as kitchen:
+        execution = kitchen.order("fork_bomb", str(tmp_path / "ready"))
+        running = asyncio.create_task(kitchen.pool.run(execution))
+        await until((tmp_path / "ready").exists)
+        assert (await kitchen.cook("prints", "hello")).outcome == Succeeded(None)
+        report = await asyncio.wait_for(running, 20)
+        assert report.outcome.verdict is Verdict.MEMORY_EXCEEDED
+        assert report.evidence["intent"] == "processes"
+        assert "more than 40 processes" in report.evidence["why"]
+        assert (await kitchen.cook("prints", "hello")).outcome == Succeeded(None)
+        await until(lambda: job_processes(template=kitchen.pool._spawner.pid) == [])
+
+
+async def test_more_processes_than_allowed_are_a_kill_also_in_sessions_of_their_own() -> None:
+    async with open_kitchen(processes=20) as kitchen:
+        report = await kitchen.cook("many_helpers", "30")
+        assert isinstance(report.outcome, Died)
+        assert report.outcome.error.type == "TooManyProcesses"
+
+
+async def test_what_is_off_is_said_once_at_the_start_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with open_kitchen(cgroup="off"):
+        pass
+    said = [record.getMessage() for record in caplog.records if "children are enclosed" in record.getMessage()]
+    assert len(said) == 1
+    for words in ("start: fork", "cgroup leaf per child: off (switched off)", "user: the worker's own", "paths: not"):
+        assert words in said[0]
