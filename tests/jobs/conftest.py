@@ -29,11 +29,13 @@ class Shared:
 
 
 @pytest.fixture(scope="session")
-def shared(server: str, migrated: str) -> Iterator[Shared]:
+def shared(server: str, _oomph_template: str) -> Iterator[Shared]:
     name = f"jobs_{uuid.uuid4().hex}"
     url = make_conninfo(server, dbname=name)
     with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(migrated)))
+        admin.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(_oomph_template))
+        )
         with psycopg.connect(url) as db:
             ours = tables(db)
         yield Shared(url, ours)
