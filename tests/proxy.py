@@ -18,7 +18,8 @@ class Proxy:
     """Forwards a Unix socket to the server of `url`; `url` of this object goes through it.
 
     `freeze()` leaves every connection open and delivers nothing: a half-open network. `cut()` closes them and refuses
-    new ones. `slow()` lets everything arrive late. `heal()` ends all three.
+    new ones. `slow()` lets everything arrive late. `swallow()` delivers what is asked and loses one answer with
+    all that follows it. `heal()` ends all of them.
     """
 
     def __init__(self, url: str) -> None:
@@ -32,6 +33,7 @@ class Proxy:
         self._flowing: asyncio.Event
         self._refusing = False
         self._delay = 0.0
+        self._swallowed: bytes | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.connections = 0
@@ -59,8 +61,13 @@ class Proxy:
     def slow(self, seconds: float) -> None:
         self._delay = seconds
 
+    def swallow(self, answer: bytes) -> None:
+        """From the first data of the server that contain `answer`, their connection delivers nothing more of it."""
+        self._swallowed = answer
+
     def heal(self) -> None:
         self._refusing = False
+        self._swallowed = None
         self._delay = 0.0
         self._loop.call_soon_threadsafe(self._flowing.set)
 
@@ -101,17 +108,21 @@ class Proxy:
             return
         self._writers |= {writer, upstream}
         for source, sink in ((reader, upstream), (upstream_reader, writer)):
-            task = asyncio.create_task(self._pump(source, sink))
+            task = asyncio.create_task(self._pump(source, sink, answers=sink is writer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, answers: bool) -> None:
+        lost = False
         try:
             with contextlib.suppress(OSError):
                 while data := await source.read(65536):
                     if self._delay:
                         await asyncio.sleep(self._delay)
                     await self._flowing.wait()
+                    lost = lost or (answers and self._swallowed is not None and self._swallowed in data)
+                    if lost:
+                        continue
                     sink.write(data)
                     await sink.drain()
         finally:

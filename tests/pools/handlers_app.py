@@ -230,6 +230,15 @@ def daemon(text: str, job: JobContext) -> Report:
     return Report(text=os.read(read_end, 32).decode())
 
 
+def daemon_after_a_while(text: str, job: JobContext) -> Report:
+    time.sleep(0.3)
+    return daemon("exec with nothing", job)
+
+
+def moment_later(text: str, job: JobContext) -> None:
+    time.sleep(0.2)
+
+
 def daemon_and_wait(text: str, job: JobContext) -> None:
     pid = daemon("exec with nothing", job).text
     Path(text).write_text(pid)
@@ -273,6 +282,14 @@ def ignores_everything(text: str, job: JobContext) -> None:
 def says_ready(text: str, job: JobContext) -> None:
     helper = subprocess.Popen(["sleep", "600"])
     Path(text).write_text(f"{os.getpid()} {helper.pid}")
+    time.sleep(600)
+
+
+def helpers_that_wait(text: str, job: JobContext) -> None:
+    path, count = text.split()
+    for _ in range(int(count)):
+        subprocess.Popen(["sleep", "600"])
+    Path(path).write_text("ready")
     time.sleep(600)
 
 

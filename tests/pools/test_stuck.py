@@ -1,4 +1,4 @@
-"""Processes that even SIGKILL does not end: frozen by the old freezer they are as deaf as one that waits for a dead disk."""
+"""Processes that even SIGKILL does not end. Frozen, they are as deaf as one that waits for a dead disk."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.outcome import Died, Succeeded, Verdict
-from pools import ingest, life
+from pools import ingest, life, process
 from tests.pools.kitchen import is_gone, open_kitchen, text_of, until
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
@@ -99,4 +99,6 @@ async def test_a_shutdown_does_not_wait_for_what_cannot_be_killed(
         (freezer / "freezer.state").write_text("THAWED")
         child = next(iter(kitchen.pool._roster.children.values()))
         await until(child.exited.is_set)
+        for pid in child.tree.kill(set()).dead:
+            process.reap(pid)
         child.reap()

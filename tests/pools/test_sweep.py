@@ -19,8 +19,11 @@ import pytest
 from jobs.outcome import Succeeded
 from pools import process
 from pools.identity import Marks, Owner, mark_of, owner_is_gone
+from pools.ingest import IngestPool
 from pools.leftovers import sweep_processes
-from tests.pools.kitchen import is_dead, open_kitchen, text_of, until
+from pools.options import IngestOptions
+from tests.pools.handlers_app import app
+from tests.pools.kitchen import SPEC, is_dead, open_kitchen, text_of, until
 
 
 def supervisor(recipe: str, text: Path, scratch: Path, *, before: str = "") -> "subprocess.Popen[str]":
@@ -78,11 +81,13 @@ async def test_what_belongs_to_another_live_supervisor_is_never_touched(tmp_path
         await until(lambda: all(text_of(tmp_path / f"ready{n}") for n in range(3)), 10)
         assert other.stdout is not None
         template = int(other.stdout.readline())
-        async with open_kitchen(scratch_path=str(tmp_path)):
-            for number in range(3):
-                assert not is_dead(text_of(tmp_path / f"ready{number}"))
-            assert not is_dead(template)
-            assert len(list(tmp_path.glob("oomph-*/*"))) == 3
+        pool = IngestPool(SPEC, app, memory_mb=100, slots=1, options=IngestOptions(scratch_path=str(tmp_path)))
+        await pool.start()
+        await pool.stop()
+        for number in range(3):
+            assert not is_dead(text_of(tmp_path / f"ready{number}"))
+        assert not is_dead(template)
+        assert len(list(tmp_path.glob("oomph-*/*"))) == 3
     finally:
         end(other)
         sweep_processes()
@@ -105,12 +110,8 @@ async def test_children_die_with_their_supervisor_within_a_second(tmp_path: Path
 
 async def test_a_child_whose_supervisor_died_before_its_gate_never_runs(tmp_path: Path) -> None:
     """Scenario 20: SIGKILL to the supervisor while the template forks."""
-    killed = supervisor(
-        "says_ready",
-        tmp_path / "ready",
-        tmp_path,
-        before="import os, signal; os.kill(pool._spawner.pid, signal.SIGSTOP)",
-    )
+    stop_template = "import os, signal; os.kill(pool._spawner.pid, signal.SIGSTOP)"
+    killed = supervisor("says_ready", tmp_path / "ready", tmp_path, before=stop_template)
     assert killed.stdout is not None
     template = int(killed.stdout.readline())
     await asyncio.sleep(0.3)  # the requests wait in the stopped template's socket

@@ -40,6 +40,7 @@ def test_a_paused_kind_starts_nothing_and_its_running_jobs_finish(bench: Bench) 
 
 
 def test_five_kills_in_a_row_pause_the_kind_over_two_workers_and_everything_else_goes_on(bench: Bench) -> None:
+    """Scenario 30: five kills of several jobs on two workers."""
     workers = [bench.start(WORKER_INGEST_CONCURRENCY="1") for _ in range(2)]
     deadly = [bench.put(DEADLY, "be killed") for _ in range(8)]
     harmless = [bench.put(INGEST) for _ in range(5)]
@@ -87,6 +88,7 @@ def test_a_probe_lets_exactly_one_job_through_and_its_success_opens_the_kind(ben
 
 
 def test_a_first_signal_stops_claims_at_once_and_lets_jobs_finish(bench: Bench) -> None:
+    """Scenario 25: one SIGTERM."""
     worker = bench.start()
     running = [bench.put(AGENT, "wait", 1.5), bench.put(INGEST, "wait", 1.5)]
     for job_id in running:
@@ -105,6 +107,7 @@ def test_a_first_signal_stops_claims_at_once_and_lets_jobs_finish(bench: Bench) 
 
 @pytest.mark.parametrize("how", ["time over", "second signal"])
 def test_what_does_not_finish_is_given_back_uncharged_and_claimable_at_once(bench: Bench, how: str) -> None:
+    """Scenario 26: the drain is over while jobs still run."""
     worker = bench.start(WORKER_SHUTDOWN_SECONDS="0.5" if how == "time over" else "60")
     jobs = [bench.put(AGENT, "wait", 60), bench.put(INGEST, "wait", 60)]
     for job_id in jobs:
@@ -120,6 +123,7 @@ def test_what_does_not_finish_is_given_back_uncharged_and_claimable_at_once(benc
 
 
 def test_heartbeats_go_on_while_draining_and_cancels_still_work(bench: Bench) -> None:
+    """Scenario 27: a cancel during the drain."""
     worker = bench.start(WORKER_SHUTDOWN_SECONDS="60")
     job_id = bench.put(AGENT, "wait", 60)
     bench.wait(job_id, "running")
@@ -140,6 +144,7 @@ def test_heartbeats_go_on_while_draining_and_cancels_still_work(bench: Bench) ->
 
 
 def test_five_signals_at_once_end_the_worker_in_order(bench: Bench) -> None:
+    """Scenario 25: five signals within a moment."""
     worker = bench.start()
     job_id = bench.put(INGEST, "wait", 60)
     bench.wait(job_id, "running")

@@ -13,6 +13,7 @@ from tests.workers import is_alive
 
 
 def test_a_blocked_loop_keeps_its_leases_and_the_log_names_the_frame(bench: Bench) -> None:
+    """Scenario 35: synchronous code in an agent job blocks the loop."""
     blocked = bench.start(WORKER_POOLS="agent", WORKER_BLOCK_WARNING_SECONDS="0.5")
     other = bench.put(AGENT, "wait", 5)
     bench.wait(other, "running")
@@ -27,6 +28,7 @@ def test_a_blocked_loop_keeps_its_leases_and_the_log_names_the_frame(bench: Benc
 
 
 def test_the_jobs_of_a_killed_worker_are_charged_rescued_and_finished_by_another(bench: Bench) -> None:
+    """Scenario 19: a supervisor and everything that it ran die at once."""
     victim = bench.start()
     jobs = [bench.put(AGENT, "wait", 3), bench.put(INGEST, "wait", 3), bench.put(AGENT, "wait", 3)]
     for job_id in jobs:
@@ -46,6 +48,7 @@ def test_the_jobs_of_a_killed_worker_are_charged_rescued_and_finished_by_another
 
 
 def test_a_worker_that_was_stopped_past_its_lease_gives_up_what_others_own(bench: Bench) -> None:
+    """Scenario 21: SIGSTOP past the lease, another worker takes over, SIGCONT."""
     sleeper = bench.start()
     job_id = bench.put(INGEST, "wait", 5)
     bench.wait(job_id, "running")
@@ -65,6 +68,7 @@ def test_a_worker_that_was_stopped_past_its_lease_gives_up_what_others_own(bench
 
 
 def test_an_unreachable_database_stops_the_jobs_before_the_lease_ends(bench: Bench) -> None:
+    """Scenario 23: the database is away for longer than the lease."""
     with Proxy(bench.url) as proxy:
         worker = bench.start(proxy.url)
         jobs = [bench.put(INGEST, "wait", 60), bench.put(AGENT, "wait", 60)]
@@ -104,6 +108,7 @@ def test_a_short_outage_costs_nothing(bench: Bench) -> None:
 
 
 def test_every_connection_may_be_terminated_at_any_time(bench: Bench) -> None:
+    """Scenario 22: each connection is terminated by the server."""
     worker = bench.start()
     jobs = []
     for _ in range(5):

@@ -82,6 +82,7 @@ def test_a_job_over_its_time_is_ended_and_its_stack_is_stored(bench: Bench, task
 
 
 def test_a_killed_child_costs_one_attempt_and_the_job_is_tried_again(bench: Bench) -> None:
+    """Scenario 1: SIGKILL in the middle of a job."""
     worker = bench.start()
     job_id = bench.put(DEADLY, "be killed once")
     bench.wait(job_id, "succeeded")
