@@ -95,9 +95,8 @@ def test_many_operators_at_once_leave_one_consistent_job(bench: Bench) -> None:
     bench.wait(job_id, "running")
 
     def press() -> None:
-        with psycopg.connect(bench.url) as db:
-            with suppress(ControlError):  # another one was quicker
-                cancel(db, job_id, actor="somebody")
+        with psycopg.connect(bench.url) as db, suppress(ControlError):  # another one was quicker
+            cancel(db, job_id, actor="somebody")
 
     operators = [threading.Thread(target=press) for _ in range(8)]
     for operator in operators:
