@@ -1,7 +1,7 @@
 """From the bytes of a file to pages of text: a thin adapter of kreuzberg. Only a child parses.
 
 Importing it is single-threaded and safe in the template; the first extraction starts threads. Every way in which
-kreuzberg 4.10 fails becomes one of two things: `UnreadableDocument` with a sentence for people, or `MemoryError`.
+kreuzberg 4.10 is known to fail becomes `UnreadableDocument` with a sentence for people, or says that memory ran out.
 """
 
 import os
@@ -48,7 +48,8 @@ NO_TEXT = "No text was found in the document. Scanned pages and pictures are not
 
 _OLE = b"\xd0\xcf\x11\xe0"
 _OLE_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-_NO_MEMORY = ("out of memory", "cannot allocate", "memerror", "failed to spawn", "temporarily unavailable")
+_NO_MEMORY = ("out of memory", "cannot allocate", "memerror")
+_NO_THREAD = ("failed to spawn", "temporarily unavailable")
 _SUFFIX = re.compile(r"\.[A-Za-z0-9_+-]{1,20}")
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]{1,40})", re.IGNORECASE)
 
@@ -183,6 +184,9 @@ def _told(error: Exception) -> Exception:
     words = str(error).lower()
     if any(sign in words for sign in _NO_MEMORY):
         return MemoryError(str(error))
+    if any(sign in words for sign in _NO_THREAD):
+        # In Python's own words, by which the supervisor judges: at the memory limit it is memory, else another limit.
+        return RuntimeError(f"can't start new thread: {error}")
     if "password" in words:
         return UnreadableDocument(PASSWORD)
     if "security limit" in words:
