@@ -1,9 +1,9 @@
 """The life of one child: from the fork to its last frame, as named steps.
 
-Until the gate opens it owns nothing and nobody owns it: end of file at the gate means that it was born for a
-supervisor that has gone or has changed its mind, and it exits. After the gate it dies with the supervisor, is
-capped, and runs one handler. It leaves by `os._exit`, so nothing that the template registered runs twice; what a
-handler registers with `atexit` does not run either.
+Until its setup arrives it owns nothing and nobody owns it: end of file means that it was born for a supervisor that
+has gone or has changed its mind, and it exits. With the setup it is enclosed and dies with the supervisor; with the job
+its gate opens, it is capped, and runs one handler. It leaves by `os._exit`, so nothing that the template registered
+runs twice; what a handler registers with `atexit` does not run either.
 
 A handler may open its own connections: it runs after the gate, in a process that shares none.
 
@@ -12,19 +12,17 @@ for 0. Any other exception, also KeyboardInterrupt and CancelledError, is a fail
 """
 
 import asyncio
-import faulthandler
 import gc
 import inspect
 import logging
 import os
 import random
-import resource
 import signal
 import socket
 import sys
+import threading
 import traceback
-from collections.abc import Collection
-from pathlib import Path
+from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -33,19 +31,19 @@ from setproctitle import setproctitle
 
 from jobs.app import App, Handler
 from jobs.context import BoundContext, result_json
+from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import MAX_MESSAGE_CHARS, clip
 from jobs.task import PermanentError, Snooze
-from pools import memory, process
+from pools import memory, process, rehearsal
+from pools.enclosure import enclose
 from pools.errors import describe, invalid_payload
-from pools.frames import Failure, JobFrame, Snoozing, Success, Unborn, pack, receive_job
+from pools.frames import AtGate, Failure, JobFrame, Setup, Snoozing, Success, Unborn, pack, receive
 from pools.progress import ProgressSender
+from pools.stacks import arm_stack_dump
 from pools.symptoms import memory_sign
 
 TOKEN_VARIABLE = "OOMPH_JOB_TOKEN"  # noqa: S105  (it names the job a process belongs to; it opens nothing)
-DUMP_SIGNAL = signal.SIGQUIT  # asks for the stacks, as it does of a JVM and of Go
-DUMP_END = b"-- end of stacks --\n"
-OOM_SCORE_RAISE = 600  # above the +500 that doubles a process's badness: the kernel takes a child before its parents
-MAX_STACK_FRAMES = 30  # of one exception; the innermost are kept
+THREAD_STACK_BYTES = 2 << 20  # of the usual 8 MiB, all of which would count against the limit, touched or not
 
 
 def token_text(mark: int) -> str:
@@ -57,17 +55,39 @@ def live(app: App, job_fd: int, output_fd: int, mark: int, kept: Collection[int]
     """Be the child, from right after the fork; never returns."""
     code = 1
     try:
-        _own_session(mark)
-        _default_signals()
-        _own_descriptors(job_fd, output_fd, kept)
+        detach(job_fd, output_fd, mark, kept)
         with socket.socket(fileno=job_fd) as connection:
-            job = receive_job(connection)
-            if job is not None:
-                code = _run(app, job, connection)
+            code = serve(connection, lambda: app)
     except BaseException:  # noqa: BLE001  (nothing may unwind into the template's frames)
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def detach(job_fd: int, output_fd: int, mark: int, kept: Collection[int]) -> None:
+    """Share nothing with the template any more."""
+    _own_session(mark)
+    _default_signals()
+    _own_descriptors(job_fd, output_fd, kept)
+
+
+def serve(connection: socket.socket, load: Callable[[], App], *, announce: bool = False) -> int:
+    """Enclose this process, load the app, wait at the gate, run the job. Returns the exit status.
+
+    Where loading takes time, `announce` tells the supervisor when the gate is reached.
+    """
+    setup = receive(connection, Setup)
+    if setup is None:
+        return 0
+    try:
+        enclose(setup)
+        app = load()
+    except Exception as error:  # noqa: BLE001  (whatever it is, the job never ran and must not pay)
+        return _unborn(connection, error)
+    if announce:
+        connection.sendall(pack(AtGate()))
+    job = receive(connection, JobFrame)
+    return 0 if job is None else _run(app, job, connection)
 
 
 def _own_session(mark: int) -> None:
@@ -77,11 +97,14 @@ def _own_session(mark: int) -> None:
 
 
 def _default_signals() -> None:
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
+    # As in every Python process: a closed connection or a file over its limit is an OSError and not a death.
+    # subprocess undoes it for what it starts.
+    ignored = {signal.SIGPIPE, signal.SIGXFSZ}
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP} - ignored:
         if signal.getsignal(number) not in (signal.SIG_DFL, None):
             signal.signal(number, signal.SIG_DFL)
-    # As in every Python process: a closed connection is a BrokenPipeError, not a death. subprocess undoes it.
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
@@ -93,18 +116,14 @@ def _own_descriptors(job_fd: int, output_fd: int, kept: Collection[int]) -> None
 
 def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
     try:
-        process.die_with_parent(job.supervisor)
-        handler = app.handlers[job.kind]
-        _raise_oom_score()
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core of a capped child is gigabytes of somebody's data
-        lift_limit = memory.limit_this_process(job.memory_mb)
+        handler = rehearsal.HANDLER if job.kind == rehearsal.KIND else app.handlers[job.kind]
+        cap = memory.cap_this_process(job.memory_mb)
         _prepare_interpreter(job)
-        _arm_stack_dump()
+        arm_stack_dump()
         sender = ProgressSender(connection)
         reserve = memory.reserve()
     except Exception as error:  # noqa: BLE001  (whatever it is, the job never ran and must not pay)
-        connection.sendall(pack(Unborn(why=clip(f"setting up the child: {error!r}", MAX_MESSAGE_CHARS))))
-        return 1
+        return _unborn(connection, error)
     owner = os.getpid()
     try:
         last = pack(_call(handler, job, sender))
@@ -115,62 +134,33 @@ def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
     except BaseException as error:  # noqa: BLE001  (all of them are the handler's)
         # The limit may be the very thing that was hit: give memory back before anything is formatted.
         reserve.clear()
-        lift_limit()
-        last = _pack_failure(error, handler)
+        is_near_limit = cap.is_near()
+        cap.lift()
+        last = _pack_failure(error, handler, is_near_limit)
     if os.getpid() != owner:
         return 1  # a copy that the handler forked and let return: its word is not the job's
+    failpoint(Failpoint.RETURNED)
     sender.finish()
     connection.sendall(last)
+    failpoint(Failpoint.TOLD)
     _flush()
     return 0
 
 
-def _raise_oom_score() -> None:
-    path = Path("/proc/self/oom_score_adj")
-    path.write_text(str(min(1000, int(path.read_text()) + OOM_SCORE_RAISE)))
+def _unborn(connection: socket.socket, error: Exception) -> int:
+    connection.sendall(pack(Unborn(why=clip(f"setting up the child: {error!r}", MAX_MESSAGE_CHARS))))
+    return 1
 
 
 def _prepare_interpreter(job: JobFrame) -> None:
     gc.enable()
+    threading.stack_size(THREAD_STACK_BYTES)
     random.seed()
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
         numpy_random.seed()  # numpy, unlike `random`, does not notice a fork
     setproctitle(f"oomph: {job.kind} job {job.id} attempt {job.attempt}")
     if not logging.root.handlers:
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-
-
-def _arm_stack_dump() -> None:
-    """On a crash and on DUMP_SIGNAL, write all stacks to the output pipe, also while C code holds the interpreter."""
-    pipe = os.dup(2)  # a handler may redirect its standard error
-    faulthandler.enable(pipe)
-
-    def dump_tasks(*_: object) -> None:
-        # faulthandler sees a waiting loop only as its selector; the coroutines that wait are in its tasks.
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            for task in asyncio.all_tasks(loop):
-                os.write(pipe, f"\n{_stack_of(task)}".encode(errors="replace"))
-        os.write(pipe, DUMP_END)
-
-    signal.signal(DUMP_SIGNAL, dump_tasks)
-    faulthandler.register(DUMP_SIGNAL, pipe, all_threads=True, chain=True)
-
-
-def _stack_of(task: asyncio.Task[Any]) -> str:
-    lines = [f"Task {task.get_name()} (oldest call first):"]
-    waiting: Any = task.get_coro()
-    while waiting is not None and len(lines) <= MAX_STACK_FRAMES:
-        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
-        if frame is None:
-            lines.append(f"  waits for {waiting!r}"[:300])
-            break
-        lines.append(f'  File "{frame.f_code.co_filename}", line {frame.f_lineno} in {frame.f_code.co_name}')
-        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)
-    return "\n".join(lines) + "\n"
 
 
 def _call(handler: Handler, job: JobFrame, sender: ProgressSender) -> Success | Failure:
@@ -197,9 +187,9 @@ def _call(handler: Handler, job: JobFrame, sender: ProgressSender) -> Success | 
         return Failure(type="InvalidResult", message=clip(str(error), MAX_MESSAGE_CHARS), permanent=True)
 
 
-def _pack_failure(error: BaseException, handler: Handler) -> bytes:
+def _pack_failure(error: BaseException, handler: Handler, is_near_limit: bool) -> bytes:
     try:
-        sign = memory_sign(error)
+        sign = memory_sign(error, is_near_limit=is_near_limit)
         told = describe(error.with_traceback(_below_this_file(error.__traceback__)))
         return pack(
             Failure(

@@ -23,6 +23,8 @@ class Intent(StrEnum):
     CANCEL = "cancel"
     SHUTDOWN = "shutdown"
     LEASE_LOST = "lease_lost"
+    PROCESSES = "processes"
+    SCRATCH = "scratch"
 
 
 @dataclass(eq=False)

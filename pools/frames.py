@@ -9,7 +9,7 @@ after it is read.
 import socket
 import struct
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 from pydantic_core import from_json
@@ -27,10 +27,34 @@ class _Frame(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class JobFrame(_Frame):
-    """Opens a child's gate: the job, its limits, and the process that owns it."""
+class UserFrame(_Frame):
+    """The user that a job runs as."""
+
+    uid: int
+    gid: int
+    groups: list[int]
+    name: str
+
+
+class Setup(_Frame):
+    """What encloses a child before anything of the job runs in it. Sizes are MiB; limits of 0 are not set.
+
+    `readable` None leaves the paths of the file system alone.
+    """
 
     supervisor: int
+    scratch: str
+    user: UserFrame | None
+    readable: list[str] | None
+    open_files: int
+    file_mb: int
+    processes: int
+    cpu_seconds: int
+
+
+class JobFrame(_Frame):
+    """Opens a child's gate: the job and its limits."""
+
     id: int
     claim: int
     kind: str
@@ -39,6 +63,12 @@ class JobFrame(_Frame):
     organization_id: str | None
     deadline: datetime
     memory_mb: int
+
+
+class AtGate(_Frame):
+    """A child that was executed, not forked, has loaded the app and waits for its job."""
+
+    frame: Literal["at_gate"] = "at_gate"
 
 
 class Progress(_Frame):
@@ -87,9 +117,9 @@ class Unborn(_Frame):
 
 
 LastFrame = Success | Failure | Snoozing | Unborn
-_child_frames: TypeAdapter[Progress | LastFrame] = TypeAdapter(
-    Annotated[Progress | LastFrame, Field(discriminator="frame")]
-)
+ChildFrame = AtGate | Progress | LastFrame
+_child_frames: TypeAdapter[ChildFrame] = TypeAdapter(Annotated[ChildFrame, Field(discriminator="frame")])
+F = TypeVar("F", bound=_Frame)
 
 
 class Ready(_Frame):
@@ -110,8 +140,16 @@ class Refused(_Frame):
 class Spawn(_Frame):
     """Asks the template for a child; the descriptors of its job socket and its output pipe travel along."""
 
+    frame: Literal["spawn"] = "spawn"
     sequence: int
     mark: int
+
+
+class Ping(_Frame):
+    """Asks the template whether it still serves."""
+
+    frame: Literal["ping"] = "ping"
+    sequence: int
 
 
 class Spawned(_Frame):
@@ -126,7 +164,14 @@ class NotSpawned(_Frame):
     why: str
 
 
-TemplateFrame = Ready | Refused | Spawned | NotSpawned
+class Pong(_Frame):
+    frame: Literal["pong"] = "pong"
+    sequence: int
+
+
+Request = Spawn | Ping
+_requests: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="frame")])
+TemplateFrame = Ready | Refused | Spawned | NotSpawned | Pong
 _template_frames: TypeAdapter[TemplateFrame] = TypeAdapter(Annotated[TemplateFrame, Field(discriminator="frame")])
 
 
@@ -148,11 +193,16 @@ def parse_packet(data: bytes) -> TemplateFrame:
     return _template_frames.validate_json(data)
 
 
-def receive_job(connection: socket.socket) -> JobFrame | None:
-    """Block until the job frame is there; None where the other side closes first."""
+def parse_request(data: bytes) -> Request:
+    """What the supervisor wants of its template."""
+    return _requests.validate_json(data)
+
+
+def receive(connection: socket.socket, kind: type[F]) -> F | None:
+    """Block until the supervisor's next frame is there; None where the other side closes first."""
     length = _receive_exactly(connection, _HEADER.size)
     body = length and _receive_exactly(connection, _HEADER.unpack(length)[0])
-    return JobFrame.model_validate_json(body) if body else None
+    return kind.model_validate_json(body) if body else None
 
 
 def _receive_exactly(connection: socket.socket, size: int) -> bytes | None:
@@ -174,6 +224,7 @@ class FrameReader:
     def __init__(self) -> None:
         self.last: LastFrame | None = None
         self.broken: str | None = None
+        self.at_gate = False
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Progress | None:
@@ -199,6 +250,8 @@ class FrameReader:
                 break
             if isinstance(frame, Progress):
                 newest = frame
+            elif isinstance(frame, AtGate):
+                self.at_gate = True
             else:
                 self.last = frame
                 self._buffer.clear()

@@ -1,8 +1,7 @@
 """The pool `ingest`: one capped process per job, and a verdict from evidence however it ends.
 
-    run:   spawn -> own (pidfd) -> open the gate -> wait: exit, deadline, cancel, shutdown, lost lease, memory
-    death: pidfd readable -> drain socket and pipe -> read the OOM counters -> kill what is left of the tree
-           -> wait4 -> classify -> report
+    run:   wait for memory -> spawn -> own (pidfd) -> open the gate -> wait: exit, deadline, cancel, shutdown, lost
+           lease, memory -> bury (see `pools.life`) -> report
 
 The supervisor is a subreaper, so every process that a job leaves behind becomes its child, is found by its mark, and
 is killed and reaped. It never waits for "any child" and never forks: the template does (see `pools.template`).
@@ -10,31 +9,36 @@ is killed and reaped. It never waits for "any child" and never forks: the templa
 
 import asyncio
 import logging
+import math
 import os
-import secrets
-import signal
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
 from jobs.app import App
-from jobs.outcome import AttemptReport, Failed, JobError, Returned, Verdict
-from jobs.store import ClaimedJob
-from pools import process
+from jobs.outcome import AttemptReport, Failed, JobError, Returned, Succeeded, Verdict
+from jobs.task import Pool
+from pools import process, startup
+from pools.budget import MemoryBudget
+from pools.cgroups import CgroupError, Leaves
+from pools.evidence import ChildEvidence
 from pools.execution import Execution, Intent
-from pools.frames import JobFrame, pack
-from pools.memory import Baseline, OomWatch
-from pools.ownership import OwnedChild
-from pools.spawner import Spawner, SpawnFailed
+from pools.frames import pack
+from pools.identity import Marks, Owner
+from pools.life import Household, Life, job_frame
+from pools.oom import OomWatch
+from pools.options import IngestOptions, StartMethod
+from pools.rehearsal import rehearsal
+from pools.roster import Roster
+from pools.scratch import ScratchFolders
+from pools.spawner import Spawner, SpawnFailed, TemplateError
+from pools.user import resolve_user
 from pools.verdict import SPAWN_RETRY, classify
-from pools.watch import WATCH_SECONDS, Watched, look
+from pools.watch import Watch
 
-STUCK_SECONDS = 30.0  # after SIGKILL: only a process in uninterruptible sleep lives so long, and only a person can help
-STOP_SECONDS = 10.0  # for all children to die at the end; shutdown does not wait for a stuck one
-
-T = TypeVar("T")
+STOP_SECONDS = 12.0  # for all children to die at the end; one that survives SIGKILL is given up before that
+LINGER_SECONDS = 2.0  # at the end, for what is still being removed; the next start sweeps what is left
+# For memory to become free. What runs has five minutes by default, so the first in the queue gets its turn by then;
+# what runs longer makes it pass to other workers.
+ADMISSION_SECONDS = 300.0
 
 log = logging.getLogger("oomph.ingest")
 
@@ -44,24 +48,47 @@ class IngestPool:
 
     `app_spec` is what the template loads; `app` is the same app in this process. `memory_mb` caps each job beyond
     what the template itself holds, unless its task says otherwise. `env` replaces the template's environment.
+    Raises `process.NotSupported` on a system that cannot own children.
     """
 
     def __init__(
-        self, app_spec: str, app: App, *, memory_mb: int, slots: int, env: Mapping[str, str] | None = None
+        self,
+        app_spec: str,
+        app: App,
+        *,
+        memory_mb: int,
+        slots: int,
+        options: IngestOptions | None = None,
+        env: Mapping[str, str] | None = None,
     ) -> None:
+        process.check_support()
         self.app = app
         self.memory_mb = memory_mb
         self.slots = slots
-        self._spawner = Spawner(app_spec, os.environ if env is None else env)
+        self._options = options or IngestOptions()
+        self._owner = Owner.this_process()
+        self._marks = Marks()
+        self._spawner = Spawner(
+            app_spec, os.environ if env is None else env, self._marks.template, self._options.start_method
+        )
+        self._roster = Roster(self._marks, lambda: self._spawner.pid)
+        self._oom = OomWatch()
+        self._house = Household(
+            self._spawner,
+            self._roster,
+            self._oom,
+            self._options,
+            slots,
+            ScratchFolders(self._options.scratch_path, self._owner),
+        )
+        self._budget = MemoryBudget(self._options.budget_mb)
+        self._fresh_mb = 0.0  # what an executed child has at its gate, as far as any was seen
         self._running: set[Execution] = set()
+        self._lingering: set[asyncio.Future[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._children: dict[int, OwnedChild] = {}
-        self._marks: set[int] = set()
-        self._oom = OomWatch()
-        self._watcher: asyncio.Task[None] | None = None
-        # Its own threads: the loop's default ones may all be held by handlers of the other pools.
-        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="oomph-ingest")
+        self._stopped = False
+        self._watch = Watch(self._roster, self._oom)
 
     @property
     def template_up(self) -> bool:
@@ -69,43 +96,77 @@ class IngestPool:
         return self._spawner.is_up
 
     @property
+    def can_start(self) -> bool:
+        """A job that is claimed now need not wait: a template serves, and nobody waits for memory."""
+        return self._spawner.is_up and not self._budget.is_contended
+
+    @property
     def template_mb(self) -> float | None:
         """The template's own data (VmData, MiB), which comes on top of every child's limit. None before the start."""
         return None if self._spawner.ready is None else self._spawner.ready.data_mb
 
     @property
+    def share_mb(self) -> int:
+        """MiB that each child may hold beyond its limit: pages of the template that it copies by writing to them."""
+        if self._options.start_method is StartMethod.EXEC:
+            return math.ceil(self._fresh_mb)
+        return 0 if self._spawner.ready is None else math.ceil(self._spawner.ready.rss_mb)
+
+    @property
     def children(self) -> int:
         """Children that live, or are dead and not yet judged."""
-        return len(self._children)
+        return len(self._roster.children)
 
     async def start(self) -> None:
-        """Make this process the owner of orphans, and start the template.
+        """Make this process the owner of orphans, sweep what a dead worker left here, and start the template.
 
-        Raises `process.NotSupported` on a system without what that needs, `TemplateError` where the app does not load.
+        Raises `process.NotSupported` where this system lacks what was asked for, `TemplateError` where the app does not
+        load.
         """
-        process.check_support()
+        house, options = self._house, self._options
         process.adopt_orphans()
-        for name in self._oom.blind_to:
-            log.warning("the OOM counter of %s cannot be read: a SIGKILL will often stay unexplained", name)
-        self._oom.tick()
+        try:
+            house.scratches.prepare()
+        except OSError as error:
+            raise process.NotSupported(
+                f"no scratch folder can be made in {house.scratches.parent} ({error.strerror}); set "
+                "WORKER_INGEST_SCRATCH_PATH to one that this worker may write to"
+            ) from error
+        await house.threads.run(startup.sweep, options, house.scratches)
+        house.user = resolve_user(options.user)
+        house.readable = startup.readable_paths(options.read_paths)
+        try:
+            house.leaves, leaves = Leaves.prepare(options.cgroup, self._owner)
+        except CgroupError as error:
+            raise process.NotSupported(str(error)) from error
+        startup.say_what_encloses(options, house.scratches, self._marks, self._oom, leaves)
         await self._spawner.start()
-        self._watcher = asyncio.create_task(self._watch(), name="oomph ingest watch")
+        self._watch.start()
+        self._check_room()
+        if self._options.start_method is StartMethod.EXEC or self._options.user or self._options.read_paths:
+            await self._rehearse()
 
     async def run(self, execution: Execution) -> AttemptReport:
-        """Run one attempt; return its report when no process of it is left."""
+        """Run one attempt; return its report when no process of it is left, or when what is left lingers."""
         assert len(self._running) < self.slots, "more attempts than slots"
         self._running.add(execution)
         self._idle.clear()
-        mark = 1 + secrets.randbelow(self._spawner.mark - 1)
-        self._marks.add(mark)
+        limit_mb = execution.handler.task.memory_mb or self.memory_mb
+        held_mb = limit_mb + self.share_mb
         try:
-            return await self._attempt(execution, mark)
+            early = _unfit(execution, limit_mb) or await self._admit(execution, limit_mb, held_mb)
+            if early is not None:
+                return early
+            mark = self._marks.take()
+            try:
+                return await self._live(execution, mark, limit_mb)
+            finally:
+                self._when_gone(execution, mark, held_mb)
         except SpawnFailed as failure:
             why = str(failure)
             log.warning("job %d attempt %d did not start: %s", execution.job.id, execution.job.attempt, why)
             return AttemptReport(Returned(Verdict.SPAWN_FAILED, why, SPAWN_RETRY), {"certainty": "certain", "why": why})
         finally:
-            self._marks.discard(mark)
             self._running.discard(execution)
             if not self._running:
                 self._idle.set()
@@ -113,139 +174,115 @@ class IngestPool:
     def kill_everything(self, intent: Intent = Intent.LEASE_LOST) -> None:
         """Record `intent` and kill every child with its tree, from any thread, also while the loop is blocked."""
         # Copies, made in one step each: the loop may go on changing the originals.
-        executions, children = tuple(self._running), tuple(self._children.values())
+        executions, children = tuple(self._running), tuple(self._roster.children.values())
         for execution in executions:
             if execution.intent is None:
                 execution.intent = intent
         for child in children:
             child.kill()
         for child in children:
-            child.kill_tree(self._owned())
+            if not child.is_given_up:
+                child.kill_tree(self._roster.owned())
 
     async def stop(self) -> None:
-        """End every attempt as released, then the template. Leaves no process and no descriptor."""
+        """End every attempt as released, then the template. Leaves no process and no descriptor. Safe to call twice."""
+        if self._stopped:
+            return
+        self._stopped = True
         for execution in tuple(self._running):
             execution.stop(Intent.SHUTDOWN)
         try:
-            await asyncio.wait_for(self._idle.wait(), STOP_SECONDS)
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._idle.wait()
         except TimeoutError:
-            log.error("children %s survive SIGKILL; leaving them behind", list(self._children))
-        if self._watcher is not None:
-            self._watcher.cancel()
-            await asyncio.gather(self._watcher, return_exceptions=True)
+            log.error("attempts %s do not end; leaving them behind", [run.job.id for run in self._running])
+        if self._lingering:
+            await asyncio.wait(self._lingering, timeout=LINGER_SECONDS)
+            for lingering in tuple(self._lingering):
+                lingering.cancel()
+        if self._roster.children:
+            log.error("children %s survive SIGKILL; leaving them behind", list(self._roster.children))
         await self._spawner.stop()
-        await self._look_around()
-        self._threads.shutdown()
+        await self._watch.look_around()
+        await self._watch.stop()
+        await self._house.threads.run(self._close_folders)
+        self._house.threads.stop()
+        self._house.disk.stop()
 
-    async def _attempt(self, execution: Execution, mark: int) -> AttemptReport:
-        limit_mb = execution.handler.task.memory_mb or self.memory_mb
-        try:
-            frame = pack(_job_frame(execution.job, limit_mb))
-        except ValueError as error:
-            return AttemptReport(Failed(JobError("InvalidPayload", f"the payload is too long: {error}"), True))
-        child = await OwnedChild.born(execution, self._spawner, mark, limit_mb)
-        self._children[child.pid] = child
+    async def _admit(self, execution: Execution, limit_mb: int, held_mb: int) -> AttemptReport | None:
+        """Hold the attempt's memory. Returns its report where it is stopped first; raises `SpawnFailed` in vain."""
+        if not self._budget.fits_ever(held_mb):
+            raise SpawnFailed(
+                f"its {limit_mb} MB and {held_mb - limit_mb} MB of the template can never fit into the "
+                f"{self._budget.total_mb} MB that this worker has for its children"
+            )
+        if await self._budget.take(held_mb, ADMISSION_SECONDS, execution.stopping):
+            return None
+        if execution.intent is not None:
+            return classify(ChildEvidence(intent=execution.intent, limit_mb=limit_mb, timeout=execution.job.timeout))
+        raise SpawnFailed(f"no {held_mb} MB became free within {ADMISSION_SECONDS:g} s")
+
+    async def _live(self, execution: Execution, mark: int, limit_mb: int) -> AttemptReport:
+        life = await Life.begin(self._house, execution, mark, limit_mb)
         # Shielded: also an attempt that is itself cancelled owns its child until that is dead and reaped.
-        life = asyncio.ensure_future(self._live(child, frame))
+        running = asyncio.ensure_future(life.run())
         try:
-            return await asyncio.shield(life)
+            return await asyncio.shield(running)
         except asyncio.CancelledError:
             execution.stop(Intent.SHUTDOWN)
-            await asyncio.gather(life, return_exceptions=True)
+            await asyncio.gather(running, return_exceptions=True)
             raise
-
-    async def _live(self, child: OwnedChild, frame: bytes) -> AttemptReport:
-        """From the gate to the report; afterwards the child and its tree are dead and reaped."""
-        unopened: str | None = "it was stopped at its gate"
-        try:
-            child.baseline = await self._in_thread(Baseline.of, child.pid)
-            if child.execution.intent is None:
-                unopened = await child.open_gate(frame)
-            if unopened is None:
-                await self._until_end(child)
         finally:
-            child.kill()
-            report = await self._bury(child)
-        if unopened is not None and child.intent_at_exit is None:
-            raise SpawnFailed(unopened)
-        return report
+            self._fresh_mb = max(self._fresh_mb, life.child.baseline.exact / 1024)
 
-    async def _until_end(self, child: OwnedChild) -> None:
-        execution = child.execution
-        loop = asyncio.get_running_loop()
-        deadline = loop.call_later(execution.job.timeout.total_seconds(), execution.stop, Intent.DEADLINE)
-        events = [asyncio.ensure_future(child.exited.wait()), asyncio.ensure_future(execution.stopping())]
-        try:
-            await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            deadline.cancel()
-            for event in events:
-                event.cancel()
-        if not child.exited.is_set() and execution.intent is Intent.DEADLINE:
-            await child.dump_stacks()
+    def _when_gone(self, execution: Execution, mark: int, held_mb: int) -> None:
+        """Give mark and memory back, now or when nothing of the attempt lingers."""
 
-    async def _bury(self, child: OwnedChild) -> AttemptReport:
-        while not child.exited.is_set():
-            try:
-                await asyncio.wait_for(child.exited.wait(), STUCK_SECONDS)
-            except TimeoutError:
-                log.error("child %d survives SIGKILL (uninterruptible sleep?); its slot stays taken", child.pid)
-        child.stop_hearing()
-        before, after = self._oom.before(), self._oom.read()
-        cull = await self._in_thread(child.tree.kill, self._owned())
-        if cull.survivors:
-            log.error("job %d left processes that survive SIGKILL: %s", child.execution.job.id, cull.survivors)
-        for pid in cull.dead:
-            process.reap(pid)
-        ending = child.reap()
-        del self._children[child.pid]
-        evidence = child.evidence(ending, before, after)
-        if evidence.signal == signal.SIGKILL and evidence.intent is None:
-            evidence = replace(evidence, unexplained_kills=self._oom.count_unexplained_kill())
-        return classify(evidence)
+        def give_back(lingering: "asyncio.Future[None] | None" = None) -> None:
+            if lingering is not None:
+                self._lingering.discard(lingering)
+            self._marks.give_back(mark)
+            self._budget.give_back(held_mb)
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            self._oom.tick()
-            try:
-                await self._look_around()
-            except Exception:  # the next look may succeed, and without a watch nothing caps a whole tree
-                log.exception("the memory watch could not look")
+        if execution.lingering is None:
+            give_back()
+        else:
+            self._lingering.add(execution.lingering)
+            execution.lingering.add_done_callback(give_back)
 
-    async def _look_around(self) -> None:
-        watched = [Watched(child.tree, child.baseline, child.limit_mb) for child in self._children.values()]
-        sight = await self._in_thread(look, watched, self._owned(), {*self._marks, self._spawner.mark})
-        for pid, used_mb in sight.used_mb.items():
-            child = self._children.get(pid)
-            if child is None or child.exited.is_set():
-                continue
-            child.note_memory(used_mb)
-            if used_mb > child.limit_mb:
-                child.execution.stop(Intent.MEMORY)
-        # A child being born may be among them: until we are told its pid, none is known to be a stranger.
-        if not self._spawner.is_busy:
-            for stray in sight.dead_strays:
-                if stray.pid not in self._owned():
-                    process.reap(stray.pid)
+    def _check_room(self) -> None:
+        """Say it where the template's share makes fewer slots fit; raise `NotSupported` where none would."""
+        total_mb, each_mb = self._budget.total_mb, self.memory_mb + self.share_mb
+        if total_mb is None or self.slots * each_mb <= total_mb or not self.app.kinds(Pool.INGEST):
+            return
+        told = f"a child of {self.memory_mb} MB with {self.share_mb} MB of the template"
+        if each_mb > total_mb:
+            raise process.NotSupported(
+                f"{told} does not fit into the {total_mb} MB for ingest children; lower WORKER_INGEST_MEMORY_MB or "
+                "preload less"
+            )
+        log.warning("%s: only %d of %d slots fit into %d MB at once", told, total_mb // each_mb, self.slots, total_mb)
 
-    def _owned(self) -> set[int]:
-        template = self._spawner.pid
-        return {*tuple(self._children), *(() if template is None else (template,))}
+    async def _rehearse(self) -> None:
+        """Prove with a first child that children can be enclosed as wanted, and that the app loads in one."""
+        report = await self.run(rehearsal())
+        if not isinstance(report.outcome, Succeeded):
+            why = getattr(report.outcome, "why", None) or report.evidence.get("why", "?")
+            await self._spawner.stop()
+            raise TemplateError(f"a first child could not run: {why} {report.process.output_tail[-2000:]}".rstrip())
 
-    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+    def _close_folders(self) -> None:
+        """In a thread."""
+        if self._house.leaves is not None:
+            self._house.leaves.close()
+        if not self._roster.children:
+            self._house.scratches.close()
 
 
-def _job_frame(job: ClaimedJob, limit_mb: int) -> JobFrame:
-    return JobFrame(
-        supervisor=os.getpid(),
-        id=job.id,
-        claim=job.claim,
-        kind=job.kind,
-        payload=job.payload,
-        attempt=job.attempt,
-        organization_id=job.organization_id,
-        deadline=datetime.now(UTC) + job.timeout,
-        memory_mb=limit_mb,
-    )
+def _unfit(execution: Execution, limit_mb: int) -> AttemptReport | None:
+    """The report of a job that cannot even be sent."""
+    try:
+        pack(job_frame(execution.job, limit_mb))
+    except ValueError as error:
+        return AttemptReport(Failed(JobError("InvalidPayload", f"the payload is too long: {error}"), True))
+    return None

@@ -1,36 +1,76 @@
 """Finds every process of a job's tree, also those that tried to leave it, and ends them.
 
-A process belongs to a job if it is in the session of the job's child, if it descends from one that belongs, or if it
-was given to us as an orphan and carries the job's mark (see `process.carry_mark`). As a subreaper we are given every
-orphan of every job, so once the child is dead all that is left of its tree hangs below a direct child of ours.
+A process belongs to a job if it descends from the job's child, or if it was given to us as an orphan and is in the
+child's session or carries the job's mark (see `process.carry_mark`). As a subreaper we are given every orphan of every
+job, so all of its tree hangs below a direct child of ours. From there the kernel's own lists of children lead on: they
+cost by the size of the job, not of the host.
 
 Everything here blocks on /proc: for a worker thread, or for a moment when the loop itself is stuck.
 """
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pools import process
-from pools.procfs import ProcessStat, parse_hard_limit, parse_stat
+from pools.identity import mark_of, owner_is_gone, pid_namespace
+from pools.procfs import ProcessStat, parse_stat, slurp
 
 KILL_SECONDS = 4.0  # within the five in which no process of a finished job may be left
+# Two looks in a row must find nothing: a list of children that is read while some of them end may lack one.
+QUIET_LOOKS = 2
 
-Snapshot = Mapping[int, ProcessStat]
+Children = Callable[[int], list[int]]
 
 
-def snapshot() -> Snapshot:
-    """Every process of this host (or of this pid namespace) that can be seen now."""
-    found = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with suppress(OSError):
-                stat = parse_stat(Path(f"/proc/{name}/stat").read_text(errors="replace"))
-                found[stat.pid] = stat
+def children_reader() -> Children:
+    """What tells the children of a pid: the kernel's lists, or where it keeps none, one look at all processes."""
+    if Path("/proc/thread-self/children").exists():
+        return _listed_children
+    by_parent: dict[int, list[int]] = defaultdict(list)
+    for stat in snapshot():
+        by_parent[stat.parent].append(stat.pid)
+    return lambda pid: by_parent.get(pid, [])
+
+
+def _listed_children(pid: int) -> list[int]:
+    found: list[int] = []
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, slurp(f"/proc/{pid}/task/{thread}/children").split())
     return found
+
+
+def snapshot() -> list[ProcessStat]:
+    """Every process of this host (or of this pid namespace) that can be seen now."""
+    return stats(int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def stats(pids: Iterable[int]) -> list[ProcessStat]:
+    """What the kernel says of these, without those that have gone."""
+    found = []
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.append(parse_stat(slurp(f"/proc/{pid}/stat")))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A child of ours that leads no tree of a running job: somebody else's, or what a job left to us."""
+
+    stat: ProcessStat
+    mark: int | None
+
+
+def orphans(children: Children, owned: Collection[int]) -> list[Orphan]:
+    """All of them, dead or alive. `owned` are children of ours that lead trees."""
+    return [Orphan(stat, mark_of(stat.pid)) for stat in stats(set(children(os.getpid())) - set(owned))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +88,32 @@ class Tree:
     leader: int
     mark: int
 
-    def members(self, processes: Snapshot, owned: Collection[int]) -> list[ProcessStat]:
-        """The living processes of this tree, without its leader. `owned` are children of ours that lead trees."""
-        found = {stat.pid for stat in processes.values() if self._is_root(stat, owned)}
-        grown = True
-        while grown:
-            new = {s.pid for s in processes.values() if s.parent in found and s.pid not in found}
-            grown = bool(new)
-            found |= new
-        return [processes[pid] for pid in found if pid != self.leader and not processes[pid].is_dead]
+    def pids(self, children: Children, found: Collection[Orphan], enough: int | None = None) -> list[int]:
+        """The pids of this tree without its leader, dead ones too. Stops looking once there are `enough`."""
+        waiting = [self.leader, *(orphan.stat.pid for orphan in found if self._owns(orphan))]
+        seen = set(waiting)
+        while waiting and (enough is None or len(seen) <= enough):
+            new = set(children(waiting.pop())) - seen
+            seen |= new
+            waiting += new
+        return list(seen - {self.leader})
 
     def kill(self, owned: Collection[int]) -> "Cull":
-        """SIGKILL all members, again and again until a look finds none: a member may fork while we look."""
+        """SIGKILL all members, again and again until nothing is found: a member may fork while we look."""
         deadline = time.monotonic() + KILL_SECONDS
-        while (found := self.members(processes := snapshot(), owned)) and time.monotonic() < deadline:
-            kill_processes(found, deadline)
-        dead = [s for s in processes.values() if s.is_dead and s.pid != self.leader and self._is_root(s, owned)]
-        return Cull([s.pid for s in dead if s.parent == os.getpid()], [s.pid for s in found])
+        quiet = 0
+        while True:
+            children = children_reader()
+            found = orphans(children, owned)
+            alive = [stat for stat in stats(self.pids(children, found)) if not stat.is_dead]
+            quiet = 0 if alive else quiet + 1
+            if quiet >= QUIET_LOOKS or time.monotonic() > deadline:
+                dead = [orphan.stat.pid for orphan in found if orphan.stat.is_dead and self._owns(orphan)]
+                return Cull(dead, [stat.pid for stat in alive])
+            kill_processes(alive, deadline)
 
-    def _is_root(self, stat: ProcessStat, owned: Collection[int]) -> bool:
-        if stat.session == self.leader or stat.parent == self.leader:
-            return True
-        return stat.parent == os.getpid() and stat.pid not in owned and mark_of(stat.pid) == self.mark
-
-
-def mark_of(pid: int) -> int | None:
-    """The mark that a process carries, dead or alive; None where it has none or is gone."""
-    try:
-        return parse_hard_limit(Path(f"/proc/{pid}/limits").read_text(), process.MARK_NAME)
-    except OSError:
-        return None
+    def _owns(self, orphan: Orphan) -> bool:
+        return orphan.mark == self.mark or orphan.stat.session == self.leader
 
 
 def kill_processes(processes: Collection[ProcessStat], deadline: float) -> None:
@@ -88,7 +124,7 @@ def kill_processes(processes: Collection[ProcessStat], deadline: float) -> None:
             with suppress(OSError, ValueError):
                 pidfds.append(os.pidfd_open(stat.pid))
                 # The pidfd pins whoever has the pid now; the start time tells whether that is still the one we saw.
-                if parse_stat(Path(f"/proc/{stat.pid}/stat").read_text(errors="replace")).start != stat.start:
+                if parse_stat(slurp(f"/proc/{stat.pid}/stat")).start != stat.start:
                     os.close(pidfds.pop())
         process.kill_and_wait(pidfds, deadline)
     finally:
@@ -96,17 +132,21 @@ def kill_processes(processes: Collection[ProcessStat], deadline: float) -> None:
             os.close(pidfd)
 
 
-def strays(processes: Snapshot, owned: Collection[int]) -> list[tuple[ProcessStat, int]]:
-    """Orphans that some job or template left to us, dead or alive, each with its mark.
+def sweep_processes() -> Cull:
+    """End what supervisors that live no more have left running on this host; `dead` are those that were killed.
 
-    A child that another part of this process started carries our own mark, and is none of our business.
+    Never a process of one that lives, nor one of another pid namespace, where that cannot be told.
     """
-    own_mark = mark_of(os.getpid())
-    return [
-        (stat, mark)
-        for stat in processes.values()
-        if stat.parent == os.getpid()
-        and stat.pid not in owned
-        and (mark := mark_of(stat.pid)) is not None
-        and mark != own_mark
-    ]
+    deadline = time.monotonic() + KILL_SECONDS
+    killed: set[int] = set()
+    while True:
+        left = [stat for stat in snapshot() if not stat.is_dead and _is_ownerless(stat.pid)]
+        if not left or time.monotonic() > deadline:
+            return Cull(sorted(killed), [stat.pid for stat in left])
+        killed |= {stat.pid for stat in left}
+        kill_processes(left, deadline)
+
+
+def _is_ownerless(pid: int) -> bool:
+    mark = mark_of(pid)
+    return mark is not None and owner_is_gone(mark) and pid_namespace(pid) == pid_namespace(os.getpid())

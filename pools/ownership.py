@@ -5,23 +5,42 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Collection
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from pools import process
-from pools.child import DUMP_END, DUMP_SIGNAL
+from pools.cgroups import Leaf
+from pools.evidence import ChildEvidence
 from pools.execution import Execution, Intent
 from pools.frames import FrameReader
 from pools.intake import Intake
 from pools.leftovers import Tree
-from pools.memory import Baseline, OomCounters
+from pools.memory import Baseline, Gauge
+from pools.oom import OomCounters
 from pools.output import Output
-from pools.spawner import Spawner, SpawnFailed
-from pools.verdict import ChildEvidence
+from pools.scratch import Scratch
+from pools.spawner import START_SECONDS, Spawner, SpawnFailed
+from pools.stacks import DUMP_END, DUMP_SIGNAL
 
 GATE_SECONDS = 10.0  # for a child to take its job frame; it does nothing else
+LEADER_SECONDS = 1.0  # for a killed child to be dead, where somebody waits for it
 DUMP_SECONDS = 0.5  # for its stacks at the deadline; a job that is over its time gets no more of it
+
+
+@dataclass
+class Watched:
+    """What the watch must know of one child, and keeps between its looks."""
+
+    tree: Tree
+    gauge: Gauge
+    processes: int
+    scratch_device: int
+    born_at: float = field(default_factory=time.time)
+    used_mb: float = 0.0
+    looked_at: float = 0.0
+    due: float = 0.0
 
 
 @dataclass(eq=False)
@@ -43,6 +62,15 @@ class OwnedChild:
     baseline: Baseline = field(default_factory=Baseline)
     last_mb: float | None = None
     peak_mb: float | None = None
+    scratch: Scratch | None = None
+    scratch_mb: int = 0
+    unlinked_mb: float = 0.0  # in files of its scratch folder that are deleted and still open
+    leaf: Leaf | None = None
+    watched: Watched | None = None
+    over: str = ""  # what of its limits it went over, in words
+    gate_opened: bool = False
+    is_given_up: bool = False  # it survives SIGKILL, and nobody waits for it any more
+    at_gate: asyncio.Event = field(default_factory=asyncio.Event)
     is_reaped: bool = False
     _frame_intake: Intake = field(init=False)
     _output_intake: Intake = field(init=False)
@@ -82,14 +110,31 @@ class OwnedChild:
     def pid(self) -> int:
         return self.tree.leader
 
-    async def open_gate(self, frame: bytes) -> str | None:
-        """Hand over the job; from here on the attempt is the job's. Returns what went wrong, if anything did."""
+    async def send(self, data: bytes) -> str | None:
+        """Hand over its setup or its job. Returns what went wrong, if anything did."""
         try:
             async with asyncio.timeout(GATE_SECONDS):
-                await asyncio.get_running_loop().sock_sendall(self.gate, frame)
+                await asyncio.get_running_loop().sock_sendall(self.gate, data)
         except (TimeoutError, OSError) as error:
             return f"the child did not take its job: {error!r}"
         return None
+
+    async def wait_at_gate(self) -> str | None:
+        """Wait until a child that loads the app itself has done so. Returns what went wrong, if anything did."""
+        events = [
+            asyncio.ensure_future(waiting)
+            for waiting in (self.at_gate.wait(), self.exited.wait(), self.execution.stopping())
+        ]
+        try:
+            await asyncio.wait(events, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for event in events:
+                event.cancel()
+        if self.at_gate.is_set():
+            return None
+        if self.exited.is_set():
+            return "the child ended before it reached its gate"
+        return f"the child did not load the app within {START_SECONDS:g} s"
 
     async def dump_stacks(self) -> None:
         """Ask for the stacks of all threads and tasks, and wait a moment for them."""
@@ -104,6 +149,8 @@ class OwnedChild:
         """SIGKILL the child and its group. What left the group is ended with `tree.kill` once the child is dead."""
         with self._lock:
             if not self.is_reaped:
+                if self.leaf is not None:
+                    self.leaf.kill()
                 process.send(self.pidfd, signal.SIGKILL)
                 process.kill_group(self.pid)
 
@@ -115,6 +162,7 @@ class OwnedChild:
         self.kill()
         with self._lock:
             if not self.is_reaped:
+                process.kill_and_wait([self.pidfd], time.monotonic() + LEADER_SECONDS)
                 self.tree.kill(owned)
 
     def stop_hearing(self) -> None:
@@ -140,21 +188,24 @@ class OwnedChild:
         return ending
 
     def evidence(self, ending: process.Ending | None, before: OomCounters, after: OomCounters) -> ChildEvidence:
-        """All that is known, once the child is reaped. `before` and `after` enclose its death."""
+        """All that is known, once the child is reaped or given up. `before` and `after` enclose its death."""
         peak_mb = self.peak_mb
         if ending is not None:
             # The kernel's peak is of the largest process, and starts with what the template had: approximate.
             peak_mb = max(peak_mb or 0, (ending.peak_kb - self.baseline.peak) / 1024)
         return ChildEvidence(
-            intent=self.intent_at_exit,
+            intent=self.intent_at_exit if self.exited.is_set() else self.execution.intent,
             frame=self.frames.last,
             broken_frame=self.frames.broken,
             status=None if ending is None else ending.status,
+            survives=not self.exited.is_set(),
             before=before,
             after=after,
             limit_mb=self.limit_mb,
             last_mb=self.last_mb,
             peak_mb=peak_mb,
+            cgroup_peak_mb=None if self.leaf is None else self.leaf.peak_mb(),
+            over=self.over,
             cpu_seconds=None if ending is None else ending.cpu_seconds,
             pid=self.pid,
             output_tail=self.output.tail,
@@ -164,6 +215,8 @@ class OwnedChild:
 
     def _take_frames(self, data: bytes) -> None:
         progress = self.frames.feed(data)
+        if self.frames.at_gate:
+            self.at_gate.set()
         if progress is not None:
             self.execution.publish(progress.fraction, progress.note)
 

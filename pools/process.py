@@ -19,13 +19,12 @@ from dataclasses import dataclass
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 
 # RLIMIT_RSS has had no effect since Linux 2.4, yet every descendant inherits it through fork and exec, and
 # /proc/PID/limits shows it even of a zombie. So its value says which job a process comes from, whatever that process
 # did to its environment, its session or its files.
-_MARK = resource.RLIMIT_RSS
-MARK_NAME = "Max resident set"
-_HIGHEST_MARK = 1 << 60  # far above any real limit, and clear of the sign bit
+MARK = resource.RLIMIT_RSS
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -63,8 +62,19 @@ def check_support() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose own parent has gone (PR_SET_CHILD_SUBREAPER)."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    """Become the parent of every descendant whose own parent has gone. Raises `NotSupported` where that is refused."""
+    try:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    except OSError as error:
+        raise NotSupported(
+            f"prctl(PR_SET_CHILD_SUBREAPER) is refused here ({error.strerror}): the pool `ingest` needs a seccomp "
+            "profile that allows it"
+        ) from error
+
+
+def forbid_new_privileges() -> None:
+    """From now on no program that this process or its descendants execute gains anything by its set-user-id bit."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
 def die_with_parent(parent: int) -> None:
@@ -106,21 +116,26 @@ def close_descriptors_except(kept: Collection[int]) -> None:
     os.closerange(low, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-def template_mark() -> int:
-    """A mark for the template, below the one this process carries itself. Marks of jobs are lower still."""
-    _, hard = resource.getrlimit(_MARK)
-    return _HIGHEST_MARK if hard == resource.RLIM_INFINITY else min(_HIGHEST_MARK, hard - 1)
-
-
 def carry_mark(mark: int) -> None:
     """Mark this process and all that will descend from it."""
-    resource.setrlimit(_MARK, (mark, mark))
+    resource.setrlimit(MARK, (mark, mark))
 
 
 def send(pidfd: int, number: signal.Signals) -> None:
-    """Send a signal to the one process that `pidfd` holds, if it still runs."""
-    with suppress(ProcessLookupError):
+    """Send a signal to the one process that `pidfd` holds, if it still runs and is ours to signal."""
+    with suppress(ProcessLookupError, PermissionError):
         signal.pidfd_send_signal(pidfd, number)
+
+
+def exists(pid: int) -> bool:
+    """Whether any process, also one that we may not look at, has this pid now."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def kill_group(leader: int) -> None:
@@ -129,7 +144,7 @@ def kill_group(leader: int) -> None:
     A child that has not made its group yet has none, and nobody else can have one of its number.
     """
     assert leader > 1
-    with suppress(ProcessLookupError):
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
 
 

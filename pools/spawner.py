@@ -11,12 +11,15 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pools import process
 from pools.frames import (
     MAX_PACKET_BYTES,
     NotSpawned,
+    Ping,
+    Pong,
     Ready,
     Refused,
     Spawn,
@@ -25,10 +28,14 @@ from pools.frames import (
     packet,
     parse_packet,
 )
+from pools.options import StartMethod
 from pools.template import SETTINGS
 
 START_SECONDS = 120.0  # to import everything, on a cold disk
 SPAWN_SECONDS = 5.0  # a fork of a template of 1 GB takes 0.1 s; one that does not answer by then is stuck
+PING_SECONDS = (
+    5.0  # between two pings of an idle template: one that was stopped or hangs is found before a job needs it
+)
 WAIT_SECONDS = 10.0  # for a template to be there at all; then the job goes back to the queue, for any worker
 HEALTHY_SECONDS = 60.0  # one that lived so long has not failed to start
 MAX_BACKOFF_SECONDS = 60.0
@@ -56,12 +63,12 @@ class Template:
     pending: dict[int, asyncio.Future[int]] = field(default_factory=dict)
 
     @classmethod
-    def launch(cls, spec: str, environment: Mapping[str, str], mark: int) -> "Template":
+    def launch(cls, spec: str, method: StartMethod, environment: Mapping[str, str], mark: int) -> "Template":
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             with theirs:
                 # -P: the working folder is not on the path yet, so nothing in it can stand in for our own modules.
-                arguments = [sys.executable, "-P", "-m", "pools.template", spec]
+                arguments = [sys.executable, "-P", "-m", "pools.template", spec, method]
                 arguments += [str(theirs.fileno()), str(os.getpid()), str(mark)]
                 pid = process.start_program(arguments, environment, theirs.fileno())
             pidfd = os.pidfd_open(pid)
@@ -86,12 +93,23 @@ class Template:
 
     async def spawn(self, request: Spawn, job_fd: int, output_fd: int) -> int:
         """The pid of a new child, which is ours and waits at its gate. Raises `SpawnFailed`."""
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:
             socket.send_fds(self.control, [packet(request)], [job_fd, output_fd])
         except OSError as error:
             raise SpawnFailed(f"the template takes no request: {error.strerror}") from error
-        self.pending[request.sequence] = answer
+        return await self._answer(request.sequence)
+
+    async def ping(self, sequence: int) -> None:
+        """Return when it has answered. Raises `SpawnFailed`; one that does not answer is killed."""
+        try:
+            self.control.send(packet(Ping(sequence=sequence)))
+        except OSError as error:
+            raise SpawnFailed(f"the template takes no ping: {error.strerror}") from error
+        await self._answer(sequence)
+
+    async def _answer(self, sequence: int) -> int:
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.pending[sequence] = answer
         try:
             async with asyncio.timeout(SPAWN_SECONDS):
                 return await answer
@@ -131,6 +149,10 @@ class Template:
                 answer = self.pending.pop(sequence, None)
                 if answer is not None and not answer.done():
                     answer.set_result(pid)
+            case Pong(sequence=sequence):
+                answer = self.pending.pop(sequence, None)
+                if answer is not None and not answer.done():
+                    answer.set_result(self.pid)
             case NotSpawned(sequence=sequence, why=why):
                 answer = self.pending.pop(sequence, None)
                 if answer is not None and not answer.done():
@@ -157,10 +179,11 @@ class Template:
 class Spawner:
     """Keeps one template alive. Children do not notice when it is replaced."""
 
-    def __init__(self, spec: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, spec: str, environment: Mapping[str, str], mark: int, method: StartMethod) -> None:
         self._spec = spec
         self._environment = {**SETTINGS, **environment}
-        self.mark = process.template_mark()
+        self._mark = mark
+        self._method = method
         self.ready: Ready | None = None
         self._template: Template | None = None
         self._up = asyncio.Event()
@@ -208,7 +231,7 @@ class Spawner:
 
     async def _launch(self) -> Template:
         try:
-            template = Template.launch(self._spec, self._environment, self.mark)
+            template = Template.launch(self._spec, self._method, self._environment, self._mark)
         except OSError as error:
             raise TemplateError(f"the template could not be started: {error.strerror}") from error
         self._template = template
@@ -224,13 +247,25 @@ class Spawner:
         log.info("template up: pid %d, %.0f MB", template.pid, self.ready.rss_mb)
         return template
 
+    async def _until_gone(self, template: Template) -> None:
+        """Wait for the template's end, and bring it about where it does not answer while nobody asks it for a child."""
+        while not template.gone.is_set():
+            try:
+                async with asyncio.timeout(PING_SECONDS):
+                    await template.gone.wait()
+            except TimeoutError:
+                if not template.pending:
+                    self._sequence += 1
+                    with suppress(SpawnFailed):
+                        await template.ping(self._sequence)
+
     async def _keep(self, template: Template | None) -> None:
         loop = asyncio.get_running_loop()
         failures = 0
         while True:
             started = loop.time()
             if template is not None:
-                await template.gone.wait()
+                await self._until_gone(template)
                 self._up.clear()
             failures = 1 if loop.time() - started > HEALTHY_SECONDS else failures + 1
             delay = backoff_seconds(failures)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 MAX_CHAIN = 100  # exceptions looked at; a chain can be a cycle of any length
 
 # Native code words it so when an allocation failed and it had no MemoryError to raise.
-_WORDS = ("can't start new thread", "std::bad_alloc", "cannot allocate memory", "out of memory")
+_WORDS = ("std::bad_alloc", "cannot allocate memory", "out of memory")
+_NO_THREAD = "can't start new thread"  # of memory only where little of it was left: it may be the number of processes
 _ABORTED = frozenset({-6, 134})  # SIGABRT, as a child of ours or as a shell reports it: std::bad_alloc, V8 at its limit
 _KILLED = frozenset({-9, 137})
 
@@ -21,9 +22,10 @@ class MemorySign:
     lost_helper: bool = False
 
 
-def memory_sign(error: BaseException) -> MemorySign | None:
+def memory_sign(error: BaseException, *, is_near_limit: bool) -> MemorySign | None:
     """The first sign in the error, its causes, its contexts and the members of its groups."""
-    return next((sign for link in _chain(error) if (sign := _sign_of(link))), None)
+    words = (*_WORDS, _NO_THREAD) if is_near_limit else _WORDS
+    return next((sign for link in _chain(error) if (sign := _sign_of(link, words))), None)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -40,7 +42,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             waiting += link.exceptions
 
 
-def _sign_of(error: BaseException) -> MemorySign | None:
+def _sign_of(error: BaseException, signs: tuple[str, ...]) -> MemorySign | None:
     name = type(error).__name__
     if isinstance(error, MemoryError):  # numpy's and pyarrow's own types are subclasses
         return MemorySign(name)
@@ -54,5 +56,5 @@ def _sign_of(error: BaseException) -> MemorySign | None:
         return None
     if isinstance(error, (RuntimeError, OSError, SystemError)):
         text = str(error).lower()
-        return next((MemorySign(f"{name}: {words}") for words in _WORDS if words in text), None)
+        return next((MemorySign(f"{name}: {words}") for words in signs if words in text), None)
     return None

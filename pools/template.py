@@ -16,6 +16,9 @@ the template may die or be replaced at any time without a child noticing.
 What makes a fork safe here is what the template does not have: no second thread (whose locks would stay locked), no
 event loop (whose epoll set would be shared), no connection (whose stream would be shared). It checks this after
 every import and refuses to serve otherwise. It dies with the supervisor: by parent-death signal, and by end of file.
+
+With the start method `exec` it loads nothing, and the child executes a fresh interpreter (`pools.fresh`) after the
+second fork: for code that starts threads or opens connections when it is imported.
 """
 
 import gc
@@ -23,18 +26,32 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 from setproctitle import setproctitle
 
 from jobs.app import App
+from jobs.failpoints import Failpoint, failpoint
 from jobs.loading import AppError, import_module, load_app
 from jobs.outcome import MAX_MESSAGE_CHARS, clip
 from pools import child, process
-from pools.frames import MAX_PACKET_BYTES, NotSpawned, Ready, Refused, Spawn, Spawned, packet
+from pools.frames import (
+    MAX_PACKET_BYTES,
+    NotSpawned,
+    Ping,
+    Pong,
+    Ready,
+    Refused,
+    Spawn,
+    Spawned,
+    packet,
+    parse_request,
+)
+from pools.options import StartMethod
 from pools.procfs import parse_sizes
 
 SETTINGS = {
@@ -44,6 +61,7 @@ SETTINGS = {
     "MKL_NUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
     "VECLIB_MAXIMUM_THREADS": "1",
+    "OMP_STACKSIZE": "2M",  # of each thread of an OpenMP pool, all of which counts against the limit
     "MALLOC_ARENA_MAX": "2",  # each further arena of malloc reserves 64 MiB, which counts against RLIMIT_DATA
     "PYTHONUNBUFFERED": "1",  # what a job printed before a SIGKILL has reached the pipe
 }
@@ -54,15 +72,16 @@ class Unsafe(Exception):
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Run as `python -m pools.template SPEC CONTROL_FD SUPERVISOR_PID MARK`."""
-    spec, (control_fd, supervisor, mark) = arguments[0], map(int, arguments[1:])
+    """Run as `python -m pools.template SPEC METHOD CONTROL_FD SUPERVISOR_PID MARK`."""
+    spec, method, (control_fd, supervisor, mark) = arguments[0], arguments[1], map(int, arguments[2:])
     process.die_with_parent(supervisor)
     process.close_descriptors_except([control_fd])
     process.carry_mark(mark)
     setproctitle(f"oomph: template for {spec}")
     control = socket.socket(fileno=control_fd)
+    born: Callable[[Spawn, list[int], set[int]], NoReturn]
     try:
-        app = _load(spec, control_fd)
+        born = partial(_execute, spec) if method == StartMethod.EXEC else partial(_live, _load(spec, control_fd))
     except (AppError, Unsafe) as error:
         control.send(packet(Refused(why=clip(str(error), MAX_MESSAGE_CHARS))))
         sys.exit(1)
@@ -71,7 +90,19 @@ def main(arguments: list[str]) -> NoReturn:
     gc.freeze()  # a collection in a child would otherwise write to, and so copy, every page that holds an object
     sizes = parse_sizes(Path("/proc/self/status").read_text())
     control.send(packet(Ready(data_mb=sizes["VmData"] / 1024, rss_mb=sizes["VmRSS"] / 1024)))
-    _serve(control, app)
+    _serve(control, born)
+
+
+def _live(app: App, spawn: Spawn, descriptors: list[int], kept: set[int]) -> NoReturn:
+    job_fd, output_fd = descriptors
+    child.live(app, job_fd, output_fd, spawn.mark, kept)
+
+
+def _execute(spec: str, spawn: Spawn, descriptors: list[int], kept: set[int]) -> NoReturn:
+    job_fd, output_fd = descriptors
+    child.detach(job_fd, output_fd, spawn.mark, kept)
+    os.set_inheritable(job_fd, True)
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "pools.fresh", spec, str(job_fd)])  # noqa: S606
 
 
 def _load(spec: str, control_fd: int) -> App:
@@ -84,25 +115,28 @@ def _load(spec: str, control_fd: int) -> App:
     return app
 
 
-def _serve(control: socket.socket, app: App) -> NoReturn:
+def _serve(control: socket.socket, born: Callable[[Spawn, list[int], set[int]], NoReturn]) -> NoReturn:
     kept = _open_descriptors() - {control.fileno()}  # files that a preloaded module holds open stay open in a child
     while True:
         request, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 2)
         if not request:
             os._exit(0)  # the supervisor has gone
-        spawn = Spawn.model_validate_json(request)
-        reply: Spawned | NotSpawned
-        try:
-            reply = Spawned(sequence=spawn.sequence, pid=_fork_twice(app, spawn, descriptors, kept))
-        except OSError as error:
-            reply = NotSpawned(sequence=spawn.sequence, why=f"fork: {error.strerror}")
+        reply: Spawned | NotSpawned | Pong
+        match parse_request(request):
+            case Ping(sequence=sequence):
+                reply = Pong(sequence=sequence)
+            case Spawn(sequence=sequence) as spawn:
+                try:
+                    reply = Spawned(sequence=sequence, pid=_fork_twice(partial(born, spawn, descriptors, kept)))
+                    failpoint(Failpoint.SPAWNED)
+                except OSError as error:
+                    reply = NotSpawned(sequence=sequence, why=f"fork: {error.strerror}")
         for descriptor in descriptors:
             os.close(descriptor)
         control.send(packet(reply))
 
 
-def _fork_twice(app: App, spawn: Spawn, descriptors: list[int], kept: set[int]) -> int:
-    job_fd, output_fd = descriptors
+def _fork_twice(born: Callable[[], NoReturn]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     read_end, write_end = os.pipe()
@@ -111,7 +145,7 @@ def _fork_twice(app: App, spawn: Spawn, descriptors: list[int], kept: set[int]) 
         try:
             pid = os.fork()
             if pid == 0:
-                child.live(app, job_fd, output_fd, spawn.mark, kept)
+                born()
             os.write(write_end, b"%d" % pid)
         except OSError as error:
             os.write(write_end, b"-%d" % (error.errno or 0))

@@ -5,12 +5,10 @@ status. Signal 9 by itself proves nothing; a counter that covers the child and d
 the kernel's OOM killer, because the kernel counts before it sends.
 """
 
-import os
 import re
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any, assert_never
 
 from jobs.outcome import (
@@ -26,9 +24,10 @@ from jobs.outcome import (
     Succeeded,
     Verdict,
 )
+from pools.evidence import Certainty, ChildEvidence, counters, kernel_killed
 from pools.execution import Intent
-from pools.frames import Failure, LastFrame, Snoozing, Success, Unborn
-from pools.memory import NEAR_LIMIT, OomCounters
+from pools.frames import Failure, Snoozing, Success, Unborn
+from pools.stacks import fatal_stack
 
 SPAWN_RETRY = timedelta(seconds=5)  # long enough for a new template to be up, short enough not to be noticed
 
@@ -38,57 +37,6 @@ _SENT_FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _LAST_WORDS = re.compile(
     r"std::bad_alloc|heap out of memory|memory allocation of \d+ bytes failed|annot allocate memory"
 )
-
-
-class Certainty(StrEnum):
-    CERTAIN = "certain"
-    LIKELY = "likely"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildEvidence:
-    """All that is known of a child that has ended. Memory in MiB, beyond what it had at its gate.
-
-    `status` is the raw wait status, or None where another waiter took it. `before` and `after` enclose the death;
-    `unexplained_kills` counts our children that died in between by a SIGKILL that we did not send, this one included.
-    `stacks` is what the child's threads did at its deadline.
-    """
-
-    intent: Intent | None = None
-    frame: LastFrame | None = None
-    broken_frame: str | None = None
-    status: int | None = None
-    before: OomCounters = field(default_factory=OomCounters)
-    after: OomCounters = field(default_factory=OomCounters)
-    unexplained_kills: int = 1
-    limit_mb: int = 0
-    last_mb: float | None = None
-    peak_mb: float | None = None
-    cpu_seconds: float | None = None
-    pid: int | None = None
-    output_tail: str = ""
-    stacks: str = ""
-    timeout: timedelta = timedelta(0)
-
-    @property
-    def signal(self) -> int | None:
-        return os.WTERMSIG(self.status) if self.status is not None and os.WIFSIGNALED(self.status) else None
-
-    @property
-    def exit_code(self) -> int | None:
-        return os.WEXITSTATUS(self.status) if self.status is not None and os.WIFEXITED(self.status) else None
-
-    @property
-    def is_at_limit(self) -> bool:
-        return max(self.last_mb or 0, self.peak_mb or 0) > NEAR_LIMIT * self.limit_mb
-
-    @property
-    def memory(self) -> str:
-        """`peak 212 MB of 512 MB`"""
-        if self.peak_mb is None:
-            return f"peak not known, limit {self.limit_mb} MB"
-        return f"peak {self.peak_mb:.0f} MB of {self.limit_mb} MB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +64,15 @@ def classify(evidence: ChildEvidence) -> AttemptReport:
     if not judgement.why:
         return AttemptReport(judgement.outcome, {}, process)
     facts: dict[str, Any] = {"certainty": str(judgement.certainty), "why": judgement.why}
-    facts |= {f"oom_kill_{name}": f"{was} -> {now}" for name, was, now in _counters(evidence)}
+    facts |= {f"oom_kill_{name}": f"{was} -> {now}" for name, was, now in counters(evidence)}
     if evidence.intent is not None:
         facts["intent"] = str(evidence.intent)
     if evidence.broken_frame is not None:
         facts["broken_frame"] = evidence.broken_frame
+    if evidence.cgroup_peak_mb is not None:
+        facts["cgroup_peak_mb"] = round(evidence.cgroup_peak_mb, 1)
+    if evidence.survives:
+        facts["survives"] = "the process survives SIGKILL; its slot stays closed until it is gone"
     return AttemptReport(judgement.outcome, facts, process)
 
 
@@ -159,9 +111,13 @@ def _success(evidence: ChildEvidence, frame: Success) -> Judgement:
     outcome = Succeeded(frame.result, frame.completed_in)
     if evidence.intent is not None:
         return Judgement(outcome, f"its result was complete before our {evidence.intent} reached it")
-    if evidence.status == 0 or evidence.status is None:
-        return Judgement(outcome)
-    return Judgement(outcome, f"its result was complete; afterwards the process {_how(evidence)}")
+    if evidence.status != 0 and evidence.status is not None:
+        return Judgement(outcome, f"its result was complete; afterwards the process {_how(evidence)}")
+    if evidence.is_at_limit:
+        # Nothing tells us of a MemoryError that the handler swallowed, except how close to the limit it came.
+        why = f"warning: it came close to its limit, so an allocation may have failed unnoticed; {evidence.memory}"
+        return Judgement(outcome, why, Certainty.LIKELY)
+    return Judgement(outcome)
 
 
 def _intended(evidence: ChildEvidence, intent: Intent) -> Judgement:
@@ -180,6 +136,13 @@ def _intended(evidence: ChildEvidence, intent: Intent) -> Judgement:
             return Judgement(
                 Returned(Verdict.RELEASED, "the worker shut down"), "we ended it: the worker shut down first"
             )
+        case Intent.PROCESSES:
+            why = f"{evidence.over or 'it had too many processes'}, and we killed them; {evidence.memory}"
+            return _died(Verdict.MEMORY_EXCEEDED, "TooManyProcesses", why)
+        case Intent.SCRATCH:
+            # What a full disk would have been to the handler: an error, not a death.
+            why = f"{evidence.over or 'its scratch folder was full'}, and we killed it"
+            return Judgement(Failed(JobError("ScratchFull", why)), why)
         case Intent.LEASE_LOST:
             raise AssertionError("judged before")
         case _:
@@ -187,7 +150,7 @@ def _intended(evidence: ChildEvidence, intent: Intent) -> Judgement:
 
 
 def _failure(evidence: ChildEvidence, frame: Failure) -> Judgement:
-    kernel = _kernel_killed(evidence, helper=True)
+    kernel = kernel_killed(evidence, helper=True)
     error = JobError(frame.type, frame.message, frame.frames)
     if kernel.moved and (frame.lost_helper or kernel.is_ours_alone):
         why = f"the handler raised {frame.type} after the kernel's OOM killer took one of its processes; {kernel.text}"
@@ -207,6 +170,8 @@ def _failure(evidence: ChildEvidence, frame: Failure) -> Judgement:
 
 def _death(evidence: ChildEvidence) -> Judgement:
     number = evidence.signal
+    if evidence.survives:
+        return _died(Verdict.KILLED, "Stuck", "it cannot be killed", Certainty.UNKNOWN)
     if evidence.status is None:
         why = "it ended without a result, and another waiter in the supervisor took its exit status"
         return _died(Verdict.VANISHED, "Vanished", why, Certainty.UNKNOWN)
@@ -222,6 +187,7 @@ def _death(evidence: ChildEvidence) -> Judgement:
         why = f"killed by {signal_name(number)} that the supervisor did not send; {evidence.memory}"
         return _died(Verdict.KILLED, signal_name(number), why)
     words = _LAST_WORDS.search(evidence.output_tail)
+    stack = fatal_stack(evidence.output_tail)
     if evidence.is_at_limit or words:
         sign = f' after writing "{words[0]}"' if words else " at its memory limit"
         return _died(
@@ -229,66 +195,16 @@ def _death(evidence: ChildEvidence) -> Judgement:
             "MemoryExceeded",
             f"{_how(evidence)}{sign}; {evidence.memory}",
             Certainty.LIKELY,
+            stack,
         )
-    return _died(Verdict.CRASHED, signal_name(number), f"{_how(evidence)}; {evidence.memory}")
+    return _died(Verdict.CRASHED, signal_name(number), f"{_how(evidence)}; {evidence.memory}", frames=stack)
 
 
 def _sigkill(evidence: ChildEvidence) -> Judgement:
-    kernel = _kernel_killed(evidence, helper=False)
+    kernel = kernel_killed(evidence, helper=False)
     why = f"killed by SIGKILL that the supervisor did not send; {kernel.text}; {evidence.memory}"
     verdict, name = (Verdict.OOM_KILLED, "OomKilled") if kernel.moved else (Verdict.KILLED, "Killed")
     return _died(verdict, name, why, kernel.certainty)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kernel:
-    """What the OOM counters say. `moved` is about those that cover the child; None where none can be read."""
-
-    moved: bool | None
-    certainty: Certainty
-    text: str
-    is_ours_alone: bool = False
-
-
-def _kernel_killed(evidence: ChildEvidence, *, helper: bool) -> _Kernel:
-    moves = {name: now - was for name, was, now in _counters(evidence)}
-    numbers = ", ".join(f"{name} {was} -> {now}" for name, was, now in _counters(evidence))
-    if moves.get("job", 0) > 0:
-        return _Kernel(True, Certainty.CERTAIN, f"the job's own OOM counter moved ({numbers})", is_ours_alone=True)
-    if "job" in moves:
-        return _Kernel(False, Certainty.CERTAIN, f"the job's own OOM counter did not move ({numbers}), {_NOT_OOM}")
-    if (moved := moves.get("own", 0)) > 0:
-        # A helper's death is not among the counted ones, so its kill may belong to somebody else in the cgroup.
-        sure = not helper and moved >= evidence.unexplained_kills
-        shared = "" if sure else "; other processes share it"
-        return _Kernel(
-            True,
-            Certainty.CERTAIN if sure else Certainty.LIKELY,
-            f"the OOM counter of this worker's cgroup moved ({numbers}){shared}",
-        )
-    if moves.get("host") == 0:
-        return _Kernel(False, Certainty.CERTAIN, f"the kernel's OOM counter did not move ({numbers}), {_NOT_OOM}")
-    if "own" in moves:
-        return _Kernel(
-            False,
-            Certainty.LIKELY,
-            f"the OOM counter of this worker's cgroup did not move ({numbers}), so probably not the OOM killer",
-        )
-    if "host" in moves:
-        return _Kernel(True, Certainty.LIKELY, f"the host's OOM counter moved ({numbers}); all of the host shares it")
-    return _Kernel(None, Certainty.UNKNOWN, "no OOM counter can be read here, so who sent it is not known")
-
-
-_NOT_OOM = "so not the OOM killer"
-
-
-def _counters(evidence: ChildEvidence) -> list[tuple[str, int, int]]:
-    """The counters that could be read both times, the one that covers least first.
-
-    One that went down is not the counter it was (its cgroup was made anew), so it says nothing.
-    """
-    pairs = [(name, getattr(evidence.before, name), getattr(evidence.after, name)) for name in ("job", "own", "host")]
-    return [(name, was, now) for name, was, now in pairs if was is not None and now is not None and now >= was]
 
 
 def _how(evidence: ChildEvidence) -> str:

@@ -1,50 +1,161 @@
-"""What is looked at once a second: the memory of every job's whole tree, and orphans that nobody owns."""
+"""The watch: the memory, processes and scratch folder of every tree, and orphans that nobody owns.
 
+All of them once a second; a tree that comes near its limit more often, as often as it could get there.
+"""
+
+import asyncio
+import logging
+import os
 import time
-from collections.abc import Collection
 from dataclasses import dataclass
 
-from pools import leftovers
-from pools.leftovers import Tree, kill_processes, snapshot
-from pools.memory import Baseline, tree_mb
-from pools.procfs import ProcessStat
+from pools import process
+from pools.execution import Intent
+from pools.leftovers import Children, Orphan, children_reader, kill_processes, orphans
+from pools.memory import OpenFileReader
+from pools.oom import OomWatch
+from pools.ownership import OwnedChild, Watched
+from pools.roster import Roster
+from pools.threads import Threads
 
-WATCH_SECONDS = 1.0  # a job that fills memory faster than this meets its own RLIMIT_DATA or the kernel first
+WATCH_SECONDS = 1.0  # between two looks at everything
+FASTEST_SECONDS = 0.1  # between two looks at a tree near its limit: what fills memory faster meets the kernel first
+# A tree is looked at four times before it could reach its limit at its present rate, or in ten seconds from nothing.
+LOOKS_TO_LIMIT = 4
+SUSPECTED_SECONDS = 10
+SCRATCH_SECONDS = 2.0  # between two looks at a scratch folder, at least; and ten times what the last one took
+FOREIGN_ZOMBIE_SECONDS = 30.0  # as PID 1 we are given zombies that no job left; one so old has no other waiter
 
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """What the watch must know of one child."""
-
-    tree: Tree
-    baseline: Baseline
-    limit_mb: int
+log = logging.getLogger("oomph.ingest")
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What one look found: MiB in use by the pid of each child, and dead orphans to reap."""
+    """What one look found of one tree."""
 
-    used_mb: dict[int, float]
-    dead_strays: list[ProcessStat]
+    used_mb: float
+    processes: int
+    unlinked_mb: float
 
 
-def look(children: list[Watched], owned: Collection[int], spared_marks: Collection[int]) -> Sight:
-    """Measure all trees, and kill orphans whose job has ended. Blocks on /proc: for a worker thread.
+def pace(used_mb: float, grown_mb_per_second: float, limit_mb: int) -> float:
+    """Seconds until a tree should be looked at again."""
+    rate = max(grown_mb_per_second, limit_mb / SUSPECTED_SECONDS)
+    return min(WATCH_SECONDS, max(FASTEST_SECONDS, (limit_mb - used_mb) / rate / LOOKS_TO_LIMIT))
 
-    `spared_marks` are those of running jobs, of children being born, and of the template.
-    """
-    processes = snapshot()
-    used = {
-        child.tree.leader: tree_mb(
-            [child.tree.leader, *(stat.pid for stat in child.tree.members(processes, owned))],
-            child.baseline,
-            child.limit_mb,
-        )
-        for child in children
-    }
-    strays = leftovers.strays(processes, owned)
-    kill_processes(
-        [stat for stat, mark in strays if not stat.is_dead and mark not in spared_marks], time.monotonic() + 1
-    )
-    return Sight(used, [stat for stat, _ in strays if stat.is_dead])
+
+class Watch:
+    """Looks, in a thread, and acts on what it sees, on the loop."""
+
+    def __init__(self, roster: Roster, oom: OomWatch) -> None:
+        self._roster = roster
+        self._oom = oom
+        self._threads = Threads("watch", 1)
+        self._disk = Threads("scratch-watch", 1)
+        self._files = OpenFileReader()
+        self._foreign: dict[int, float] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._oom.tick()
+        self._tasks = [
+            asyncio.create_task(self._look_for_ever(), name="oomph ingest watch"),
+            asyncio.create_task(self._measure_scratch(), name="oomph scratch watch"),
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._threads.stop()
+        self._disk.stop()
+
+    async def look_around(self) -> None:
+        """Look at everything: all trees, and all orphans."""
+        self._act(*await self._threads.run(self._look, list(self._roster.children.values()), everything=True))
+
+    async def _look_for_ever(self) -> None:
+        loop = asyncio.get_running_loop()
+        next_round = loop.time()
+        while True:
+            children = [child for child in self._roster.children.values() if child.watched is not None]
+            first_due = min([next_round, *(child.watched.due for child in children if child.watched is not None)])
+            await asyncio.sleep(max(FASTEST_SECONDS / 2, first_due - loop.time()))
+            try:
+                if (now := loop.time()) >= next_round:
+                    next_round = now + WATCH_SECONDS
+                    self._oom.tick()
+                    await self.look_around()
+                else:
+                    near = [c for c in self._roster.children.values() if c.watched is not None and c.watched.due <= now]
+                    self._act(*await self._threads.run(self._look, near, everything=False))
+            except Exception:  # the next look may succeed, and without a watch nothing caps a whole tree
+                log.exception("the memory watch could not look")
+
+    def _look(self, watched: list[OwnedChild], *, everything: bool) -> tuple[dict[OwnedChild, Sight], list[Orphan]]:
+        """In the thread. Kills what no running job explains."""
+        roster = self._roster
+        children = children_reader()
+        found = orphans(children, roster.owned())
+        seen = {child: self._measure(child.watched, children, found) for child in watched if child.watched is not None}
+        if everything:
+            spared, own = roster.spared(), roster.marks.own
+            strays = [o.stat for o in found if o.mark not in (None, own, *spared) and not o.stat.is_dead]
+            kill_processes(strays, time.monotonic() + 1)
+        return seen, found
+
+    def _measure(self, watched: Watched, children: Children, found: list[Orphan]) -> Sight:
+        helpers = watched.tree.pids(children, found, watched.processes)
+        pids = [watched.tree.leader, *helpers]
+        files = self._files.read(pids, watched.scratch_device, watched.born_at)
+        used_mb = watched.gauge.measure(pids, files.shm)
+        now = time.monotonic()
+        rate = (used_mb - watched.used_mb) / max(now - watched.looked_at, 0.01) if watched.looked_at else 0.0
+        watched.used_mb, watched.looked_at = used_mb, now
+        watched.due = now + pace(used_mb, rate, watched.gauge.limit_mb)
+        return Sight(used_mb, len(pids), files.unlinked / 1024)
+
+    def _act(self, seen: dict[OwnedChild, Sight], found: list[Orphan]) -> None:
+        for child, sight in seen.items():
+            if child.exited.is_set() or child.watched is None:
+                continue
+            child.note_memory(sight.used_mb)
+            child.unlinked_mb = sight.unlinked_mb
+            if sight.processes > child.watched.processes:
+                child.over = f"it had more than {child.watched.processes} processes at once"
+                child.execution.stop(Intent.PROCESSES)
+            elif sight.used_mb > child.limit_mb:
+                child.execution.stop(Intent.MEMORY)
+        self._reap(found)
+
+    def _reap(self, found: list[Orphan]) -> None:
+        """Collect the dead that jobs left to us, and as PID 1 also those that come from nowhere."""
+        now = time.monotonic()
+        foreign: dict[int, float] = {}
+        for orphan in found:
+            pid, mark = orphan.stat.pid, orphan.mark
+            if not orphan.stat.is_dead or pid in self._roster.owned():
+                continue
+            if mark is None or mark == self._roster.marks.own:
+                # What another part of this process started carries our own mark, and is its to wait for.
+                foreign[pid] = self._foreign.get(pid, now)
+                if os.getpid() == 1 and now - foreign[pid] > FOREIGN_ZOMBIE_SECONDS:
+                    process.reap(pid)
+            elif not self._roster.may_be_unborn(mark):
+                process.reap(pid)
+        self._foreign = foreign
+
+    async def _measure_scratch(self) -> None:
+        while True:
+            pause = SCRATCH_SECONDS
+            for child in list(self._roster.children.values()):
+                if child.scratch is None or child.exited.is_set():
+                    continue
+                started = time.monotonic()
+                used_mb = await self._disk.run(child.scratch.used_mb, child.scratch_mb)
+                pause += 10 * (time.monotonic() - started)
+                used_mb += child.unlinked_mb
+                if used_mb > child.scratch_mb and not child.exited.is_set():
+                    child.over = f"its scratch folder held {used_mb:.0f} MB of {child.scratch_mb} MB"
+                    child.execution.stop(Intent.SCRATCH)
+            await asyncio.sleep(pause)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from jobs.app import App
 from jobs.database import DatabaseUnavailable
+from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import AttemptReport, Failed, JobError, Returned, Verdict
 from jobs.store import ClaimedJob, Fence, JobStore
 from jobs.task import Pool
@@ -127,6 +128,7 @@ class Attempts:
         job = execution.job
         try:
             report = await self._pools[pool].run(execution)
+            failpoint(Failpoint.REPORTED)
         except Exception as error:
             # A pool never raises for what a job does, so this is a fault of ours; the job must not hang on it.
             log.exception("job %s: its pool failed", job.id)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from jobs.app import App
+from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import Verdict
 from jobs.recovery import Recovery
 from jobs.store import ClaimedJob, JobStore
@@ -98,6 +99,8 @@ class Claims:
         async with self._turn:
             kinds = self._kinds[pool]
             claim = await self._store.claim(self._worker_id, pool, kinds, slots)
+            if claim.jobs:
+                failpoint(Failpoint.CLAIMED)
             for job in claim.jobs:
                 self._start(job)
             taken = len(claim.jobs)

@@ -11,9 +11,9 @@ the frame that blocks. The database's clock decides when a lease ends. The worke
 
     the moment the last successful renewal was SENT + lease - margin
 
-by its own monotonic clock: an answer that took its time cannot stretch the lease. Past that moment the jobs are
-stopped, before anyone else can own them. If the loop is blocked just then and cannot stop them, the process ends
-itself; its children die with it.
+by its own monotonic clock: an answer that took its time cannot stretch the lease (see `supervisor.trust`). Past that
+moment the jobs are stopped, before anyone else can own them. If the loop is blocked just then and cannot stop them, the
+process ends itself; its children die with it. The loop looks at the trust as well, for a keeper that is held up.
 """
 
 import asyncio
@@ -31,7 +31,9 @@ from uuid import UUID
 import psycopg
 
 from jobs.database import connection_parameters
+from jobs.failpoints import Failpoint, failpoint
 from jobs.sql import statement
+from supervisor.trust import Trust
 
 log = logging.getLogger("oomph.lease")
 
@@ -65,11 +67,10 @@ class LeaseKeeper:
         self._lease = lease
         self._heartbeat = heartbeat
         self._margin = margin
+        self._trust = Trust(lease=lease, margin=margin, registered_at=registered_at)
         self._block_warning = block_warning
         self._on_lost = on_lost
         self._last_resort = last_resort
-        self._trusted_until = registered_at + lease - margin
-        self._lost = False
         self._lost_seen = threading.Event()
         self._stopping = threading.Event()
         self._loop = asyncio.get_running_loop()
@@ -80,15 +81,15 @@ class LeaseKeeper:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread; what is left of the lease stays in the database. Waits for a second at most."""
+    def stop(self, *, wait: float = 1.0) -> None:
+        """End the thread, waiting `wait` seconds for it at most; what is left of the lease stays in the database."""
         self._stopping.set()
-        self._thread.join(timeout=1)
+        self._thread.join(timeout=wait)
 
     @property
     def trusted(self) -> bool:
         """Whether this worker may still act on its jobs. Never true again once it was false."""
-        return not self._lost and time.monotonic() < self._trusted_until
+        return self._trust.holds(time.monotonic())
 
     @property
     def alive(self) -> bool:
@@ -97,7 +98,7 @@ class LeaseKeeper:
     @property
     def seconds_left(self) -> float:
         """How long the lease is still trusted."""
-        return 0.0 if self._lost else max(0.0, self._trusted_until - time.monotonic())
+        return self._trust.left(time.monotonic())
 
     def _main(self) -> None:
         try:
@@ -120,10 +121,10 @@ class LeaseKeeper:
     async def _renew_forever(self) -> None:
         connection: psycopg.AsyncConnection[tuple[object, ...]] | None = None
         try:
-            while not self._lost:
+            while self.trusted:
                 sent = time.monotonic()
                 # A renewal must not outlast the trust that it is to extend.
-                bound = max(RETRY_SECONDS, min(self._heartbeat, self._trusted_until - sent))
+                bound = max(RETRY_SECONDS, min(self._heartbeat, self.seconds_left))
                 try:
                     async with asyncio.timeout(bound):
                         if connection is None:
@@ -137,16 +138,16 @@ class LeaseKeeper:
                         )
                         if not await renewed.fetchall():
                             log.error("the lease of worker %s is gone from the database", self._worker_id)
-                            self._lost = True
+                            self._trust.lose()
                             return
                 except (psycopg.Error, OSError, TimeoutError) as error:
-                    left = self._trusted_until - time.monotonic()
-                    log.warning("the lease could not be renewed, %.1f s are left: %s", left, repr(error))
+                    log.warning("the lease could not be renewed, %.1f s are left: %r", self.seconds_left, error)
                     await _close(connection)
                     connection = None
                     await asyncio.sleep(RETRY_SECONDS)
                 else:
-                    self._trusted_until = sent + self._lease - self._margin
+                    failpoint(Failpoint.RENEWED)
+                    self._trust.renew(sent, time.monotonic())
                     await asyncio.sleep(self._heartbeat)
         finally:
             await _close(connection)
@@ -154,14 +155,13 @@ class LeaseKeeper:
     async def _watch(self, renewing: asyncio.Task[None]) -> None:
         told_at = 0.0
         while not self._stopping.is_set():
-            if renewing.done() and not self._lost:
+            if renewing.done():
                 renewing.result()
-                raise RuntimeError("renewing ended by itself")
-            if not self._lost and time.monotonic() >= self._trusted_until:
-                self._lost = True
-            if self._lost:
+            if not self.trusted:
                 self._give_up()
                 return
+            if renewing.done():
+                raise RuntimeError("renewing ended by itself")
             now = time.monotonic()
             silent = now - self._pong
             if silent > self._block_warning and now - told_at > max(self._block_warning, silent / 2):
@@ -176,6 +176,7 @@ class LeaseKeeper:
         self._pong = time.monotonic()
 
     def _give_up(self) -> None:
+        failpoint(Failpoint.LEASE_LOST)
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._tell_lost)
         if self._lost_seen.wait(self._margin / 2) or self._stopping.is_set():

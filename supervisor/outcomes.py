@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 
 from jobs.database import DatabaseUnavailable
+from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import AttemptReport, Failed, JobError, Succeeded, Verdict
 from jobs.store import Fence, Finished, JobStore, Lost
 
@@ -87,6 +88,7 @@ class OutcomeWriter:
             assert isinstance(outcome, Succeeded)
             results[fence] = outcome.result
         try:
+            failpoint(Failpoint.OUTCOME_TAKEN)
             lost = await self._store.complete(results)
         except DatabaseUnavailable as error:
             self._later(fences, error)
@@ -94,6 +96,11 @@ class OutcomeWriter:
         except psycopg.Error as error:
             log.warning("%s successes are written one by one: %s", len(fences), error)
             lost = set(fences)
+        except Exception as error:
+            # A fault of ours. What was taken from the queue must not be lost with it: nobody else would write it.
+            log.exception("%s successes could not be written", len(fences))
+            self._later(fences, error)
+            return
         for fence in fences:
             if fence in lost:
                 # By itself: one of them is at fault, or our own commit's answer was lost.
@@ -105,6 +112,7 @@ class OutcomeWriter:
         pending = self._pending[fence]
         async with self._singles:
             try:
+                failpoint(Failpoint.OUTCOME_TAKEN)
                 match await self._store.finish(fence, pending.report):
                     case Finished(status, paused):
                         log.info("job %s %s: %s", fence.id, pending.report.outcome.verdict, status)
@@ -124,6 +132,10 @@ class OutcomeWriter:
                 pending.report, pending.unstorable = AttemptReport(failure), True
                 self._waiting.put_nowait(fence)
                 return
+            except Exception as error:
+                log.exception("job %s: its outcome could not be written", fence.id)
+                self._later([fence], error)
+                return
         self._settled(fence)
 
     async def _refused(self, fence: Fence, pending: _Pending) -> None:
@@ -135,7 +147,7 @@ class OutcomeWriter:
                 "job %s: the outcome %s is refused, its lease was lost", fence.id, pending.report.outcome.verdict
             )
 
-    def _later(self, fences: list[Fence], error: DatabaseUnavailable) -> None:
+    def _later(self, fences: list[Fence], error: Exception) -> None:
         for fence in fences:
             pending = self._pending[fence]
             pending.tries += 1

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from jobs import failpoints
 from jobs.task import Pool
 
 HEARTBEATS_PER_LEASE = 3  # two renewals may fail before the lease is at risk
@@ -21,6 +22,10 @@ class SettingsError(Exception):
 
 def _split(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _split_paths(value: Any) -> Any:
+    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
 
 
 class Settings(BaseSettings):
@@ -44,6 +49,36 @@ class Settings(BaseSettings):
     )
     worker_ingest_memory_mb: int = Field(
         default=1024, ge=1, le=1 << 24, description="MiB that one ingest child may use beyond what the template uses."
+    )
+    worker_ingest_budget_mb: int = Field(
+        default=0, ge=0, le=1 << 30, description="MiB that all ingest children may use together; 0 takes what is left."
+    )
+    worker_ingest_start_method: Literal["fork", "exec"] = Field(
+        default="fork", description="`exec` loads the app anew in every child, for code that a fork would break."
+    )
+    worker_ingest_user: str = Field(
+        default="", description="The user (name, or uid:gid) that ingest jobs run as; needs a worker that is root."
+    )
+    worker_ingest_read_paths: Annotated[list[str], NoDecode, BeforeValidator(_split_paths)] = Field(
+        default=[],
+        description="Folders, split by `:`, that ingest jobs may read besides the interpreter's own and the system's; "
+        "only their scratch folder is writable then. Empty restricts no path. Needs Landlock.",
+    )
+    worker_ingest_scratch_path: str = Field(
+        default="", description="Where each ingest job gets its private working folder; empty is the system's TMPDIR."
+    )
+    worker_ingest_scratch_mb: int = Field(
+        default=2048, ge=1, le=1 << 24, description="MiB that an ingest job may keep there, and the size of one file."
+    )
+    worker_ingest_processes: int = Field(
+        default=512, ge=1, le=1 << 20, description="Processes that one ingest job may have at once."
+    )
+    worker_ingest_open_files: int = Field(
+        default=1024, ge=64, le=1 << 20, description="Descriptors that one process of an ingest job may have open."
+    )
+    worker_ingest_cgroup: str = Field(
+        default="auto",
+        description="A cgroup v2 folder for one leaf per ingest child; `auto` uses a delegated one, `off` none.",
     )
     worker_lease_seconds: float = Field(
         default=30, ge=2, le=3_600, description="How long a silent worker keeps its jobs before others take them."
@@ -113,7 +148,7 @@ def load_settings(**overrides: Any) -> Settings:
 
 def unknown_variables() -> list[str]:
     """Variables of the environment that look like ours and are not: most likely misspelt."""
-    known = {name.upper() for name in Settings.model_fields}
+    known = {name.upper() for name in Settings.model_fields} | {failpoints.VARIABLE}
     return sorted(name for name in os.environ if name.startswith("WORKER_") and name not in known)
 
 
@@ -131,6 +166,8 @@ def _allowed(field: str) -> str:
         return f"allowed is a comma-separated list of {', '.join(Pool)}"
     if field == "worker_listen":
         return "allowed are on and off"
+    if field == "worker_ingest_start_method":
+        return "allowed are fork and exec"
     info = Settings.model_fields[field]
     bounds = {
         name: value

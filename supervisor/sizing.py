@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from pools.options import IngestOptions, StartMethod
 from pools.procfs import memory_cgroup_folder, parse_sizes
-from supervisor.settings import SettingsError
+from supervisor.settings import Settings, SettingsError
 
 MIB = 1 << 20
 RESERVED_MB = 512  # for the supervisor, the template with what it preloads, and the kernel's own needs
@@ -51,6 +52,26 @@ def check_template(memory_mb: int, template_mb: float) -> None:
             f"WORKER_INGEST_MEMORY_MB={memory_mb} is below the {template_mb:.0f} MB that the template itself uses; "
             "raise it or preload less"
         )
+
+
+def ingest_options(settings: Settings) -> IngestOptions:
+    """How children are born and enclosed, by the settings."""
+    return IngestOptions(
+        start_method=StartMethod(settings.worker_ingest_start_method),
+        budget_mb=ingest_budget_mb(settings),
+        user=settings.worker_ingest_user,
+        read_paths=tuple(settings.worker_ingest_read_paths),
+        open_files=settings.worker_ingest_open_files,
+        processes=settings.worker_ingest_processes,
+        scratch_path=settings.worker_ingest_scratch_path,
+        scratch_mb=settings.worker_ingest_scratch_mb,
+        cgroup=settings.worker_ingest_cgroup,
+    )
+
+
+def ingest_budget_mb(settings: Settings) -> int:
+    """MiB that ingest children may use together: as set, or as this host has them. Can be negative on a tiny host."""
+    return settings.worker_ingest_budget_mb or available_memory_mb()
 
 
 def available_memory_mb() -> int:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from importlib.metadata import version
 
 from jobs.app import App
+from jobs.failpoints import Failpoint, failpoint
 from jobs.recovery import Recovery
 from jobs.store import JobStore
 from jobs.task import Pool
@@ -59,6 +60,7 @@ class Tenure:
             app=app,
             lease=timedelta(seconds=settings.worker_lease_seconds),
         )
+        failpoint(Failpoint.REGISTERED)
         keeper = LeaseKeeper(
             settings.database_url,
             worker_id,
@@ -90,4 +92,6 @@ class Tenure:
         trusted = self.keeper.trusted
         self.keeper.stop()
         if trusted:
+            failpoint(Failpoint.RELEASED)
             await self._store.deregister(self.worker_id)
+            failpoint(Failpoint.DEREGISTERED)

@@ -8,7 +8,6 @@ the process goes on under a new id once the database answers again.
 
 import asyncio
 import logging
-import signal
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -16,6 +15,7 @@ from datetime import timedelta
 
 from jobs.app import App
 from jobs.database import Database, DatabaseUnavailable
+from jobs.failpoints import Failpoint, failpoint
 from jobs.recovery import Recovery
 from jobs.scheduler import Scheduler
 from jobs.store import JobStore
@@ -29,7 +29,8 @@ from supervisor.outcomes import OutcomeWriter
 from supervisor.services import run_forever
 from supervisor.settings import Settings
 from supervisor.shutdown import Event, State, next_state
-from supervisor.sizing import check_template
+from supervisor.signals import ignore_signals, on_signal
+from supervisor.sizing import check_template, ingest_options
 from supervisor.tenure import Tenure
 
 log = logging.getLogger("oomph.worker")
@@ -80,7 +81,7 @@ class Worker:
         Returns the exit status: 0 after an orderly end, 1 where a component could not go on. Raises what the start
         raises; nothing is left running then.
         """
-        self._handle_signals()
+        on_signal(lambda: self._on(Event.SIGNAL))
         try:
             await self._start()
             await self._serve()
@@ -123,6 +124,7 @@ class Worker:
                 self._on(Event.DRAINED)
             elif time.monotonic() >= until:
                 self._on(Event.TIMEOUT)
+        failpoint(Failpoint.DRAINED)
         if self._attempts.running:
             log.warning("giving back %s attempts that still run", self._attempts.running)
             self._attempts.stop_all(Intent.LEASE_LOST if self._lease_lost else Intent.SHUTDOWN)
@@ -145,6 +147,7 @@ class Worker:
             with suppress(DatabaseUnavailable):
                 await self._tenure.end()
         await self._database.close()
+        ignore_signals()
 
     @property
     def _worker(self) -> Tenure:
@@ -169,7 +172,8 @@ class Worker:
         """Stop what ran under the lost lease, offer its refunds, then go on under a new id."""
         log.error("worker %s lost its lease: stopping %s attempts", self._worker.worker_id, self._attempts.running)
         self._attempts.stop_all(Intent.LEASE_LOST)
-        self._worker.keeper.stop()
+        self._worker.keeper.stop(wait=0)  # a second's wait here would be one in which no attempt ends
+        failpoint(Failpoint.TENURE_LOST)
         while self._state is State.RUNNING:
             # Our own refunds go first: what is given back in time, no rescuer charges.
             if await self._attempts.wait_ended(WATCH_SECONDS):
@@ -223,14 +227,18 @@ class Worker:
             async with asyncio.timeout(self._settings.worker_poll_seconds):
                 await self._cancel_news.wait()
         self._cancel_news.clear()
-        if self._attempts.running:
-            self._attempts.cancel(await self._store.cancels(self._worker.worker_id))
+        if self._attempts.running and (fences := await self._store.cancels(self._worker.worker_id)):
+            failpoint(Failpoint.CANCEL_READ)
+            self._attempts.cancel(fences)
         return 0
 
     async def _watch(self) -> float:
-        """Never half alive: without its keeper the worker ends. With `drain` it ends when nothing is left."""
-        if not self._worker.keeper.alive and not self._lease_lost:
+        """Never half alive: nothing goes on without keeper and trust. With `drain` it ends when nothing is left."""
+        keeper = self._worker.keeper
+        if not keeper.alive and not self._lease_lost:
             self._fail("its lease keeper died")
+        if not keeper.trusted and not self._lease_lost:
+            self._on_lease_lost()  # the keeper says so itself, unless something holds it up
         if self._drain_when_idle and self._worker.claims.idle and not self._attempts.count:
             self._on(Event.SIGNAL)
         return WATCH_SECONDS
@@ -243,13 +251,14 @@ class Worker:
             self._app,
             memory_mb=self._settings.worker_ingest_memory_mb,
             slots=self._settings.worker_ingest_concurrency,
+            options=ingest_options(self._settings),
         )
         return self._ingest
 
     def _is_ready(self, pool: Pool) -> Callable[[], bool]:
         if pool is Pool.INGEST and self._ingest is not None:
             ingest = self._ingest
-            return lambda: ingest.template_up
+            return lambda: ingest.can_start
         return lambda: True
 
     def _kill_children(self) -> None:
@@ -286,9 +295,3 @@ class Worker:
             log.info("%s: %s -> %s", event, self._state, state)
             self._state = state
             self._news.set()
-
-    def _handle_signals(self) -> None:
-        """Handlers only set a flag; what a signal means stands in `shutdown`."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on, Event.SIGNAL)

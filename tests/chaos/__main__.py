@@ -19,7 +19,7 @@ from typing import Any
 import psycopg
 from rich.console import Console
 
-from jobs import enqueue_many
+from jobs import enqueue, enqueue_many
 from tests.chaos.acts import Actor
 from tests.chaos.app import AGENT, INGEST, TICKS, Ordeal
 from tests.chaos.checker import check
@@ -30,7 +30,7 @@ from tests.chaos.stage import SLOTS, Stage
 
 DRAIN_SECONDS = 90.0  # for what is left: the longest back-offs here are a few seconds
 SLOTS_SECONDS = 40.0
-CALM_KILLS = 20  # jobs, each killed at its first two attempts
+CALM_JOBS = 20  # each is killed at its first two attempts
 END_SECONDS = 40.0
 GRIDS = {"every": 1.0, "skipping": 1.0, "queueing": 2.0}
 LEFT = "SELECT count(*) FROM background_jobs WHERE kind <> ALL (%s) AND status IN ('queued', 'running')"
@@ -128,10 +128,10 @@ def _drain(stage: Stage, actor: Actor, every: float = 0.5) -> None:
 
 
 def _kill_in_calm(stage: Stage, actor: Actor) -> None:
-    """Children that are killed while nothing else is wrong: how soon is that committed?"""
-    jobs = [Ordeal(do=do, seconds=0.05) for _ in range(CALM_KILLS) for do in ("die", "wait")]
-    enqueue_many(stage.db, INGEST, jobs)
-    _drain(stage, actor, every=0.1)
+    """One child after another is killed while nothing else is wrong: how soon is that committed?"""
+    for _ in range(CALM_JOBS):
+        enqueue(stage.db, INGEST, Ordeal(do="die", seconds=0.05))
+        _drain(stage, actor, every=0.02)
 
 
 def _fill_slots(stage: Stage) -> list[Slots]:

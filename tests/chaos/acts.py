@@ -72,7 +72,7 @@ class Actor:
         """One step. What cannot be done just now, such as SQL while PostgreSQL is down, is not done."""
         try:
             told = self._acts[step.what](self._stage.seats[step.worker], step)
-        except (psycopg.Error, ProcessLookupError) as error:
+        except (psycopg.Error, ProcessLookupError, ControlError) as error:  # it ended just now, or PostgreSQL is away
             told = None
             self.done[f"not done: {type(error).__name__}"] += 1
         if told is None:
@@ -218,10 +218,7 @@ class Actor:
         job = self._some_job("status IN ('dead', 'cancelled') AND schedule IS NULL", step)
         if job is None:
             return None
-        try:
-            retry(self._stage.db, job, actor=ACTOR)
-        except ControlError as refused:
-            return f"refused: {refused}"
+        retry(self._stage.db, job, actor=ACTOR)
         return f"job {job}"
 
     def _some_job(self, condition: str, step: Step) -> int | None:

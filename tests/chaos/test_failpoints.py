@@ -19,7 +19,7 @@ from tests.chaos.trial import AT_LOSS, AT_SHUTDOWN, Trial, groups
 
 ACTIONS = ("kill", "raise", "stall")
 ALONE = "OOMPH_FAILPOINTS_ALONE"  # =1: each place has a worker of its own for every action; four times as long
-AT_ONCE = 6  # most of the time a trial waits
+AT_ONCE = 8  # most of the time a trial waits
 SETTINGS = {"track_commit_timestamp": "on", "max_connections": "400"}
 # An exception at these ends the process, with a status that is not 0: never half alive.
 FATAL = {Failpoint.REGISTERED, Failpoint.RENEWED, *AT_LOSS, *AT_SHUTDOWN}

@@ -63,7 +63,8 @@ class Trial:
                 self._prepare()
                 self._live()
                 self._end()
-                self.violations += [str(violation) for violation in check(read(self._db))]
+                history = read(self._db, endless_kinds=frozenset(task.kind for task in TICKS))
+                self.violations += [str(violation) for violation in check(history)]
             finally:
                 for worker in self._workers:
                     if worker.process.poll() is None:
@@ -82,6 +83,9 @@ class Trial:
         if Failpoint.INTENDED in self.places:
             self._put(HURRIED, "wait", 2)
         self._to_cancel = self._put(AGENT, "wait", 60) if Failpoint.CANCEL_READ in self.places else None
+        if Failpoint.RENEWED in self.places:  # longer than a lease that nobody renews
+            self._put(AGENT, "wait", 5)
+            self._put(INGEST, "wait", 5)
         if self.places & {Failpoint.LOSS_MARKED, Failpoint.RESCUE_WRITTEN}:
             (dead,) = self._row(DEAD_WORKER)
             self._db.execute(STEAL, [dead, self._put(AGENT, "wait", 0.1)])
@@ -99,6 +103,9 @@ class Trial:
                 self._ensure_peer()
             elif not provoked and "ready: worker" in self._victim.text():
                 provoked = self._provoke()
+            elif self.places & AT_LOSS and not hit:
+                # Usually the keeper sees it first; where the loop does, the next lease is lost as well.
+                self._db.execute(LOSE, [self._victim.pid])
             left = self._left()
             if hit and not left:
                 return

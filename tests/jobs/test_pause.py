@@ -109,6 +109,7 @@ async def test_of_many_kills_at_once_exactly_one_pauses(db: Connection, database
 async def test_a_success_or_an_ordinary_failure_ends_the_streak(
     db: Connection, worker: Worker, survival: AttemptReport
 ) -> None:
+    """Scenario 32: kills with something else between them."""
     await run(db, worker, *[KILL] * 4, survival)
     assert health(db) == (0, False)
     await run(db, worker, *[KILL] * 4)
@@ -136,6 +137,7 @@ async def test_time_outs_cancels_and_refunds_neither_grow_nor_end_the_streak(db:
 
 
 async def test_outcomes_from_before_the_resume_do_not_count(db: Connection, worker: Worker) -> None:
+    """Scenario 33: late outcomes of attempts that started before the resume."""
     add(db, 10, max_attempts=1)
     old = await worker.claim(slots=10)
     pause(db, "note", actor="ana", reason="look at this")
@@ -244,6 +246,7 @@ async def test_the_death_of_a_probe_leaves_the_kind_paused(
 
 
 async def test_a_probe_whose_worker_is_lost_is_a_death(db: Connection, claimers: list[Worker], recovery: Any) -> None:
+    """Scenario 34: the owner of the probe vanishes."""
     add(db, 2)
     pause(db, "note", actor="ana")
     resume(db, "note", actor="ana", probe=True)

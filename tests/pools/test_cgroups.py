@@ -3,8 +3,11 @@
 # ruff: noqa: ASYNC220, ASYNC240
 
 import asyncio
+import json
 import os
 import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +44,8 @@ def test_a_leaf_holds_kills_and_goes(parent: Path) -> None:
     leaves, told = Leaves.prepare(str(parent), Owner.this_process())
     assert leaves is not None
     assert str(parent) in told
-    leaf = leaves.make("1a", memory_mb=100, processes=20)
+    leaf = leaves.make("1a", 20)
+    leaf.limit_memory(100)
     helper = subprocess.Popen(["sh", "-c", "setsid sleep 600 & setsid sleep 600 & wait"])
     leaf.add(helper.pid)
     assert str(helper.pid) in (leaf.folder / "cgroup.procs").read_text()
@@ -92,6 +96,41 @@ async def test_a_leaf_is_swept_with_all_its_processes_once_its_supervisor_is_gon
     other.wait()
 
 
+def test_a_worker_in_a_delegated_cgroup_moves_aside_and_gives_each_child_a_leaf(parent: Path) -> None:
+    try:
+        os.setxattr(parent, "trusted.delegate", b"1")  # as systemd marks what it delegates
+    except OSError as error:
+        pytest.skip(f"cgroups carry no such mark here: {error.strerror}")
+    script = textwrap.dedent(f"""
+        import asyncio, json, os
+        from pathlib import Path
+        Path({str(parent)!r}, "cgroup.procs").write_text(str(os.getpid()))
+        from pools.ingest import IngestPool
+        from tests.pools.handlers_app import app
+        from tests.pools.kitchen import SPEC, Kitchen, result_of
+
+        async def main():
+            pool = IngestPool(SPEC, app, memory_mb=100, slots=1)
+            await pool.start()
+            leaf = result_of(await Kitchen(pool).cook("reads", "/proc/self/cgroup"))
+            await pool.stop()
+            print(json.dumps([Path("/proc/self/cgroup").read_text(), leaf]))
+
+        asyncio.run(main())
+    """)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    worker, leaf = (text.splitlines()[-1] for text in json.loads(done.stdout.splitlines()[-1]))
+    assert worker.startswith(f"0::/{parent.name}/oomph-")
+    assert worker.endswith("/worker")
+    assert "/job-" in leaf
+    (left,) = parent.glob("oomph-*")  # the worker ended inside it
+    assert (left / "cgroup.procs").read_text() == ""
+    assert Owner.of_name(left.name) is not None
+    assert cgroups.sweep(str(parent)) == 1
+    assert list(parent.glob("oomph-*")) == []
+
+
 def test_a_folder_that_is_no_cgroup_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(cgroups.CgroupError, match="no cgroup v2"):
         Leaves.prepare(str(tmp_path), Owner.this_process())
@@ -113,20 +152,21 @@ def test_what_was_not_delegated_is_left_alone(tmp_path: Path, monkeypatch: pytes
 
 def test_the_limits_are_written_and_the_figures_read_where_the_kernel_has_them(tmp_path: Path) -> None:
     """The files of a kernel with both controllers, as plain files: no such kernel can be counted on here."""
-    leaves = Leaves(tmp_path, ("memory", "pids"))
-    (tmp_path / "job-7").mkdir()
-    for name in ("memory.swap.max", "memory.oom.group"):
-        (tmp_path / "job-7" / name).touch()
-    (tmp_path / "job-7").rename(tmp_path / "prepared")
-    leaf = Leaf(tmp_path / "prepared")
+    leaf = Leaves(tmp_path, ("memory", "pids")).make("8", 9)
+    assert (leaf.folder / "pids.max").read_text() == "9"
+    leaf.limit_memory(5)
+    assert not (leaf.folder / "memory.max").exists()  # no such controller, so nothing may be made
+    for name in ("memory.max", "memory.oom.group"):
+        (leaf.folder / name).touch()
+    leaf.limit_memory(5)
+    assert (leaf.folder / "memory.max").read_text() == str(5 << 20)
+    assert (leaf.folder / "memory.oom.group").read_text() == "1"
+    assert not (leaf.folder / "memory.swap.max").exists()  # a kernel without swap accounting has none
+    assert leaf.oom_kills() is None
     (leaf.folder / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 3\noom_group_kill 1\n")
     (leaf.folder / "memory.peak").write_text("104857600\n")
     assert leaf.oom_kills() == 3
     assert leaf.peak_mb() == 100
-    made = leaves.make("8", memory_mb=5, processes=9)
-    assert (made.folder / "memory.max").read_text() == str(5 << 20)
-    assert (made.folder / "pids.max").read_text() == "9"
-    assert not (made.folder / "memory.swap.max").exists()  # a kernel without swap accounting has no such file
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs.outcome import Died, Failed, Succeeded, Verdict
-from pools import landlock
+from pools import landlock, watch
 from pools.process import NotSupported
 from tests.pools.kitchen import is_dead, job_processes, open_kitchen, result_of, until
 
@@ -89,7 +89,10 @@ async def test_files_descriptors_and_threads_are_bounded_as_errors_and_not_as_de
 
 
 @pytest.mark.parametrize("recipe", ["fills_scratch", "fills_deleted_file"])
-async def test_a_scratch_folder_that_grows_too_large_fails_the_job_as_a_full_disk_would(recipe: str) -> None:
+async def test_a_scratch_folder_that_grows_too_large_fails_the_job_as_a_full_disk_would(
+    recipe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "SCRATCH_SECONDS", 0.1)
     async with open_kitchen(scratch_mb=20) as kitchen:
         report = await kitchen.cook(recipe, "25")
         assert isinstance(report.outcome, Failed), report
@@ -148,11 +151,14 @@ async def test_read_paths_without_landlock_are_refused_at_the_start(monkeypatch:
 
 @with_scopes
 async def test_a_job_can_signal_its_own_processes_and_nobody_elses() -> None:
+    stranger = await asyncio.create_subprocess_exec("sleep", "600")  # of the supervisor's session, as it is itself
     async with open_kitchen() as kitchen:
-        for target in (os.getpid(), kitchen.pool._spawner.pid):
+        for target in (stranger.pid, kitchen.pool._spawner.pid):
             report = await kitchen.cook("signals", str(target))
             assert isinstance(report.outcome, Failed), report
             assert report.outcome.error.type == "PermissionError"
+        stranger.kill()
+        assert await stranger.wait() == -9
         assert result_of(await kitchen.cook("kills_its_helper")) == "-9"
         assert kitchen.pool.template_up
 

@@ -35,7 +35,15 @@ async def test_a_deadline_stores_the_stack_where_the_job_stood(
     assert report.process.signal == "SIGKILL"
 
 
+async def test_a_deadline_stores_where_every_thread_stood(kitchen: Kitchen) -> None:
+    report = await kitchen.cook("many_threads_stand", seconds=0.5)
+    assert isinstance(report.outcome, Died)
+    for place in ("in first_place", "in second_place", "in many_threads_stand"):
+        assert place in report.outcome.error.frames
+
+
 async def test_a_stopped_process_still_dies_at_its_deadline(kitchen: Kitchen) -> None:
+    """Scenario 12: SIGSTOP."""
     report = await kitchen.cook("signal_itself", "SIGSTOP", seconds=0.3)
     assert isinstance(report.outcome, Died)
     assert report.outcome.verdict is Verdict.TIMED_OUT
@@ -51,6 +59,7 @@ async def test_a_job_that_closed_all_its_descriptors_costs_the_loop_nothing(kitc
 
 
 async def test_a_process_that_ignores_every_signal_dies(kitchen: Kitchen, tmp_path: Path) -> None:
+    """Scenario 12: SIGTERM and all others ignored."""
     report, _ = await kitchen.cook_until(Intent.CANCEL, "ignores_everything", tmp_path / "ready")
     assert report.outcome == Cancelled()
 
@@ -117,6 +126,7 @@ async def test_a_cancelled_run_takes_its_child_along(kitchen: Kitchen, tmp_path:
 async def test_everything_can_be_killed_from_a_thread_while_the_loop_is_blocked(
     kitchen: Kitchen, tmp_path: Path
 ) -> None:
+    """Scenario 21, this side of the database: the stale child is killed as `lease_lost`, refunded."""
     ready = tmp_path / "ready"
     running = asyncio.create_task(kitchen.pool.run(kitchen.order("says_ready", str(ready))))
     await until(lambda: text_of(ready) != "")
@@ -131,7 +141,21 @@ async def test_everything_can_be_killed_from_a_thread_while_the_loop_is_blocked(
     assert report.outcome.verdict is Verdict.LEASE_LOST
 
 
+async def test_one_signal_ends_the_whole_group_also_of_processes_that_nobody_has_looked_for(
+    kitchen: Kitchen, tmp_path: Path
+) -> None:
+    ready = tmp_path / "ready"
+    running = asyncio.create_task(kitchen.pool.run(kitchen.order("says_ready", str(ready))))
+    await until(lambda: text_of(ready) != "")
+    next(iter(kitchen.pool._roster.children.values())).kill()
+    deadline = time.monotonic() + 5
+    while not all(map(is_dead, text_of(ready).split())):  # the loop is blocked meanwhile, so nobody looks
+        assert time.monotonic() < deadline
+    await running
+
+
 async def test_a_kill_from_outside_is_reported_at_once(kitchen: Kitchen, tmp_path: Path) -> None:
+    """Scenario 1."""
     ready = tmp_path / "ready"
     running = asyncio.create_task(kitchen.pool.run(kitchen.order("says_ready", str(ready))))
     await until(lambda: text_of(ready) != "")

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from jobs.outcome import Succeeded
+from pools import watch
 from tests.pools.kitchen import Kitchen, is_dead, is_gone, job_processes, open_descriptors, text_of, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -21,6 +23,7 @@ def _result(outcome: object) -> str:
 
 @pytest.mark.parametrize("trick", ["hold the pipe", "ignore SIGTERM", "close everything", "exec with nothing"])
 async def test_a_daemon_that_left_session_and_parent_is_killed_before_the_report(kitchen: Kitchen, trick: str) -> None:
+    """Scenario 13."""
     started = time.monotonic()
     report = await kitchen.cook("daemon", trick)
     assert time.monotonic() - started < 2
@@ -55,6 +58,18 @@ async def test_a_process_that_somebody_else_started_keeps_its_exit_status(kitche
     assert waiting.returncode is None
     waiting.kill()
     await waiting.wait()
+
+
+async def test_a_status_that_nobody_has_asked_for_yet_stays_where_it_is(
+    kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only as PID 1 are we given zombies that are nobody's."""
+    monkeypatch.setattr(watch, "FOREIGN_ZOMBIE_SECONDS", -1)
+    others = subprocess.Popen(["sh", "-c", "exit 7"])  # noqa: ASYNC220
+    await until(lambda: is_dead(others.pid))
+    for _ in range(2):
+        await kitchen.pool._watch.look_around()
+    assert others.wait() == 7
 
 
 async def test_a_hundred_jobs_leave_descriptors_as_they_were(kitchen: Kitchen) -> None:

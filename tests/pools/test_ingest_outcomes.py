@@ -146,6 +146,7 @@ async def test_a_result_that_cannot_be_stored_is_a_permanent_failure(kitchen: Ki
     ],
 )
 async def test_exhausted_memory_is_memory_exceeded(kitchen: Kitchen, recipe: str) -> None:
+    """Scenario 2, and with threads scenario 7."""
     report = await kitchen.cook(recipe)
     assert isinstance(report.outcome, Died), report
     assert report.outcome.verdict is Verdict.MEMORY_EXCEEDED
@@ -171,7 +172,11 @@ async def test_a_task_may_have_a_limit_of_its_own(kitchen: Kitchen) -> None:
     [
         ("abort", "", Verdict.CRASHED, "SIGABRT", None),
         ("segfault", "", Verdict.CRASHED, "SIGSEGV", None),
+        ("overflows_stack", "", Verdict.CRASHED, "SIGSEGV", None),
+        ("signal_itself", "SIGILL", Verdict.CRASHED, "SIGILL", None),
+        ("signal_itself", "SIGBUS", Verdict.CRASHED, "SIGBUS", None),
         ("signal_itself", "SIGFPE", Verdict.CRASHED, "SIGFPE", None),
+        ("signal_itself", "SIGXCPU", Verdict.CRASHED, "SIGXCPU", None),
         ("signal_itself", "SIGSYS", Verdict.CRASHED, "SIGSYS", None),
         ("signal_itself", "SIGKILL", Verdict.KILLED, "SIGKILL", None),
         ("signal_itself", "SIGTERM", Verdict.KILLED, "SIGTERM", None),
@@ -184,6 +189,7 @@ async def test_a_task_may_have_a_limit_of_its_own(kitchen: Kitchen) -> None:
 async def test_a_death_without_a_word_is_judged_by_its_status(
     kitchen: Kitchen, recipe: str, text: str, verdict: Verdict, signal: str | None, exit_code: int | None
 ) -> None:
+    """Scenarios 8 and 9."""
     report = await kitchen.cook(recipe, text)
     assert isinstance(report.outcome, Died), report
     assert report.outcome.verdict is verdict
@@ -194,8 +200,19 @@ async def test_a_death_without_a_word_is_judged_by_its_status(
     if signal == "SIGKILL":
         assert "did not move" in report.outcome.error.message
     if recipe == "segfault":
-        assert "Fatal Python error: Segmentation fault" in report.process.output_tail
-        assert "handlers_app.py" in report.process.output_tail
+        assert report.outcome.error.frames.startswith("Fatal Python error: Segmentation fault")
+        assert "handlers_app.py" in report.outcome.error.frames
+        assert "Extension modules" not in report.outcome.error.frames
+    if recipe == "abort" or text in ("SIGILL", "SIGBUS", "SIGFPE"):
+        assert f"in {recipe}" in report.outcome.error.frames
+    if recipe == "overflows_stack":
+        assert "in compare" in report.outcome.error.frames
+
+
+async def test_a_thread_that_exits_is_not_the_process(kitchen: Kitchen) -> None:
+    """Scenario 9: `sys.exit(3)` in a thread."""
+    report = await kitchen.cook("thread_exits")
+    assert report.outcome == Succeeded('{"text":"the process goes on"}')
 
 
 async def test_a_helper_killed_by_somebody_is_no_memory_death_when_no_counter_moved(kitchen: Kitchen) -> None:
@@ -218,6 +235,7 @@ async def test_a_helper_killed_by_somebody_is_no_memory_death_when_no_counter_mo
     ],
 )
 async def test_a_frame_that_is_none_leaves_the_supervisor_unharmed(kitchen: Kitchen, frame: str) -> None:
+    """Scenario 11."""
     report = await kitchen.cook("frame_garbage", frame)
     if frame in ("0000", "00000010aa"):
         # The honest frame that follows is swallowed by the unfinished one.
@@ -234,6 +252,7 @@ async def test_a_flood_of_frames_does_not_stall_the_loop(kitchen: Kitchen) -> No
 
 
 async def test_a_complete_result_wins_over_the_death_after_it(kitchen: Kitchen) -> None:
+    """Scenario 10."""
     report = await kitchen.cook("result_then_kill")
     assert report.outcome == Succeeded("7")
     assert "SIGKILL" in report.evidence["why"]

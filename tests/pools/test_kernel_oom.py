@@ -48,6 +48,7 @@ def cgroup() -> Iterator[Path]:
     ],
 )
 def test_the_kernels_own_kill_is_told_from_any_other(cgroup: Path, recipe: str, verdict: str, certainty: str) -> None:
+    """Scenarios 3 (the child), 4 (a grandchild) and 40 (an operator's kill): a neighbour notices nothing."""
     order = {"self_kill": '"signal_itself", "SIGKILL"'}.get(recipe, repr(recipe))
     script = textwrap.dedent(f"""
         import asyncio, json, os
@@ -58,10 +59,9 @@ def test_the_kernels_own_kill_is_told_from_any_other(cgroup: Path, recipe: str, 
         from tests.pools.kitchen import SPEC, Kitchen
 
         async def main():
-            pool = IngestPool(SPEC, app, memory_mb=2000, slots=1)
+            pool = IngestPool(SPEC, app, memory_mb=2000, slots=2)
             await pool.start()
-            report = await Kitchen(pool).cook({order})
-            survivor = await Kitchen(pool).cook("ok")
+            report, survivor = await asyncio.gather(Kitchen(pool).cook({order}), Kitchen(pool).cook("moment_later"))
             await pool.stop()
             print(json.dumps([report.outcome.verdict, dict(report.evidence), survivor.outcome.verdict]))
 

@@ -28,7 +28,7 @@ async def test_shared_memory_counts_although_no_rlimit_holds_for_it(recipe: str)
 
 async def test_what_forked_helpers_share_counts_once() -> None:
     async with open_kitchen() as kitchen:
-        assert result_of(await kitchen.cook("forked_readers", "2.5")) == "ok"
+        assert result_of(await kitchen.cook("forked_readers", "1.5")) == "ok"
 
 
 async def test_a_tree_that_is_over_the_limit_dies_within_two_looks() -> None:
@@ -71,14 +71,38 @@ def test_an_exact_reading_is_taken_only_near_the_limit_and_not_again_at_once(mon
     assert gauge.measure([1, 2], 0) == 62
     assert gauge.measure([1, 2], 0) == 62
     assert taken == [1, 2]
-    cheap |= {2: 110}  # what was not shared then is not shared now
-    assert gauge.measure([1, 2], 0) == 112
+    cheap |= {2: 80}  # a little more: still sure to be below the limit
+    assert gauge.measure([1, 2], 0) == 82
+    assert taken == [1, 2]
+    cheap |= {2: 180}  # it may have shared all of it, so this must not kill
+    exact |= {2: 40}
+    assert gauge.measure([1, 2], 0) == 71
+    assert taken == [1, 2, 1, 2]
     now += 1.1
-    exact |= {2: 90}
+    exact |= {2: 90}  # it shares less, which the cheap reading does not show
     assert gauge.measure([1, 2], 0) == 121
-    assert taken == [1, 2, 1, 2]
+    assert taken == [1, 2, 1, 2, 1, 2]
     assert Gauge(Baseline(), 200).measure([1], 70 << 10) == 60 + 70  # a memfd of 70 MB comes on top
-    assert taken == [1, 2, 1, 2]
+
+
+def test_a_tree_is_not_killed_on_an_estimate_while_the_exact_reading_is_too_dear(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cheap, now = [60], [100.0]
+
+    def read(path: str) -> str:
+        if path.endswith("status"):
+            return f"RssAnon:\t{cheap[0] * 1024} kB\n"
+        now[0] += 0.01
+        return f"Pss_Anon: {40 * 1024} kB\n"
+
+    monkeypatch.setattr(memory, "slurp", read)
+    gauge = Gauge(Baseline(), 100, clock=lambda: now[0])
+    assert gauge.measure([1, 2], 0) == 80
+    cheap[0] = 200
+    assert gauge.measure([1, 2], 0) == 100  # at the limit, not over it
+    now[0] += 0.5
+    assert gauge.measure([1, 2], 0) == 80
 
 
 def test_where_the_exact_reading_is_refused_the_cheap_one_holds(monkeypatch: pytest.MonkeyPatch) -> None:

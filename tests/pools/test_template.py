@@ -26,7 +26,7 @@ from tests.pools.kitchen import SPEC, Kitchen, is_dead, job_processes, open_desc
 async def kitchen() -> AsyncIterator[Kitchen]:
     """A pool of its own: here it is broken on purpose."""
     before = open_descriptors()
-    pool = IngestPool(SPEC, app, memory_mb=100, slots=4)
+    pool = IngestPool(SPEC, app, memory_mb=100, slots=10)
     await pool.start()
     yield Kitchen(pool)
     await pool.stop()
@@ -40,19 +40,48 @@ def _template(kitchen: Kitchen) -> int:
 
 
 async def test_running_children_do_not_notice_that_the_template_died(kitchen: Kitchen, tmp_path: Path) -> None:
-    ready, done = tmp_path / "ready", tmp_path / "done"
-    running = asyncio.create_task(kitchen.pool.run(kitchen.order("waits_for", f"{ready} {done}")))
-    await until(ready.exists)
-    old = _template(kitchen)
-    os.kill(old, signal.SIGKILL)
-    await until(lambda: not kitchen.pool.template_up)
-    assert (await kitchen.cook("ok")).outcome == Succeeded(None)
-    assert _template(kitchen) != old
+    """Scenario 15: SIGKILL with eight children running; also once more, at once."""
+    ready, done = [tmp_path / f"ready{number}" for number in range(8)], tmp_path / "done"
+    running = [asyncio.create_task(kitchen.cook("waits_for", f"{path} {done}")) for path in ready]
+    await until(lambda: all(path.exists() for path in ready))
+    for _ in range(2):
+        old = _template(kitchen)
+        os.kill(old, signal.SIGKILL)
+        await until(lambda: not kitchen.pool.template_up)
+        assert (await kitchen.cook("ok")).outcome == Succeeded(None)
+        assert _template(kitchen) != old
     done.touch()
-    assert (await running).outcome == Succeeded(None)
+    assert [report.outcome for report in await asyncio.gather(*running)] == [Succeeded(None)] * 8
+
+
+async def test_a_template_that_is_stopped_while_nobody_needs_it_is_replaced(
+    kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scenarios 15 and 16, idle: it is found by a ping, so that no job has to find it."""
+    monkeypatch.setattr(spawner, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(spawner, "SPAWN_SECONDS", 0.3)
+    first = _template(kitchen)
+    os.kill(first, signal.SIGKILL)  # the keeper takes the new times up with the next template
+    await until(lambda: kitchen.pool._spawner.pid not in (None, first) and kitchen.pool.template_up)
+    stopped = _template(kitchen)
+    os.kill(stopped, signal.SIGSTOP)
+    await until(lambda: kitchen.pool._spawner.pid not in (None, stopped) and kitchen.pool.template_up)
+    assert (await kitchen.cook("ok")).outcome == Succeeded(None)
+
+
+async def test_a_healthy_template_is_left_alone_by_its_pings(kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawner, "PING_SECONDS", 0.01)
+    os.kill(_template(kitchen), signal.SIGKILL)
+    await until(lambda: not kitchen.pool.template_up)
+    await until(lambda: kitchen.pool.template_up)
+    template = _template(kitchen)
+    for _ in range(20):
+        assert (await kitchen.cook("ok")).outcome == Succeeded(None)
+    assert _template(kitchen) == template
 
 
 async def test_a_template_killed_while_it_should_spawn_costs_the_job_nothing(kitchen: Kitchen) -> None:
+    """Scenario 15, mid-spawn."""
     os.kill(_template(kitchen), signal.SIGSTOP)
     running = asyncio.create_task(kitchen.cook("ok"))
     await until(lambda: kitchen.pool._spawner.is_busy)
@@ -65,6 +94,7 @@ async def test_a_template_killed_while_it_should_spawn_costs_the_job_nothing(kit
 
 
 async def test_a_template_that_does_not_answer_is_replaced(kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenario 16."""
     monkeypatch.setattr(spawner, "SPAWN_SECONDS", 0.2)
     stuck = _template(kitchen)
     os.kill(stuck, signal.SIGSTOP)
@@ -115,6 +145,7 @@ async def test_stop_releases_what_runs(tmp_path: Path) -> None:
 async def test_what_cannot_be_forked_safely_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, words: list[str]
 ) -> None:
+    """Scenario 17."""
     (tmp_path / "bad_preload.py").write_text(module + "\n")
     (tmp_path / "bad_app.py").write_text("from jobs import App\napp = App([], preload=['bad_preload'])\n")
     monkeypatch.chdir(tmp_path)
@@ -144,6 +175,7 @@ def test_the_first_restart_is_free_and_then_they_slow_down() -> None:
 
 
 async def test_when_the_supervisor_is_killed_template_and_children_die(tmp_path: Path) -> None:
+    """Scenario 18, idle and running."""
     ready = tmp_path / "ready"
     script = textwrap.dedent(f"""
         import asyncio

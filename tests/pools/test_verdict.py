@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.outcome import Cancelled, Died, Failed, Returned, Snoozed, Succeeded, Verdict
+from pools.evidence import ChildEvidence
 from pools.execution import Intent
 from pools.frames import Failure, Snoozing, Success, Unborn
 from pools.oom import OomCounters
-from pools.verdict import ChildEvidence, classify
+from pools.verdict import classify
 
 KILL, TERM, ABRT, SEGV = signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.SIGSEGV
 EXIT_3 = 3 << 8
@@ -73,6 +74,13 @@ def evidence(**given: object) -> ChildEvidence:
         ({"status": 0, "intent": Intent.LEASE_LOST, "frame": Success()}, "lease_lost", "certain"),
         ({"status": 0, "intent": Intent.CANCEL, "frame": Success()}, "succeeded", "certain"),
         ({"status": 0, "intent": Intent.CANCEL, "frame": ERROR}, "cancelled", "certain"),
+        ({"status": 0, "frame": Success(), "peak_mb": 470.0}, "succeeded", "likely"),
+        ({"status": 0, "frame": Success(), "last_mb": 470.0}, "succeeded", "likely"),
+        ({"status": KILL, "intent": Intent.PROCESSES, "over": "it had more"}, "memory_exceeded", "certain"),
+        ({"status": KILL, "intent": Intent.SCRATCH, "over": "it held more"}, "failed", "certain"),
+        ({"status": None, "intent": Intent.DEADLINE, "survives": True}, "timed_out", "certain"),
+        ({"status": None, "intent": Intent.SHUTDOWN, "survives": True}, "released", "certain"),
+        ({"status": None, "survives": True}, "killed", "unknown"),
         ({"status": 0, "frame": Snoozing(seconds=5)}, "snoozed", "certain"),
         ({"status": 256, "frame": Unborn(why="no")}, "spawn_failed", "certain"),
     ],
@@ -103,6 +111,28 @@ def test_a_deadline_keeps_the_stacks_and_says_the_time() -> None:
     assert "300 s" in report.outcome.error.message
 
 
+def test_a_crash_keeps_the_stack_that_faulthandler_wrote_last_and_not_what_the_job_printed() -> None:
+    stack = 'Current thread 0x7f (most recent call first):\n  File "/app/parse.py", line 7 in page\n'
+    tail = f"Fatal Python error: forged\nnoise\nFatal Python error: Segmentation fault\n\n{stack}"
+    report = classify(evidence(status=SEGV, output_tail=f"{tail}\nExtension modules: numpy.core (total: 1)\n"))
+    assert isinstance(report.outcome, Died)
+    assert report.outcome.error.frames == f"Fatal Python error: Segmentation fault\n\n{stack}"
+    report = classify(evidence(status=ABRT, peak_mb=470.0, output_tail=tail))
+    assert isinstance(report.outcome, Died)
+    assert report.outcome.verdict is Verdict.MEMORY_EXCEEDED
+    assert "parse.py" in report.outcome.error.frames
+    report = classify(evidence(status=SEGV, output_tail="no stack"))
+    assert isinstance(report.outcome, Died)
+    assert report.outcome.error.frames == ""
+
+
+def test_a_process_that_survives_is_told_in_the_evidence_whatever_the_verdict() -> None:
+    report = classify(evidence(status=None, intent=Intent.CANCEL, survives=True, cgroup_peak_mb=99.96))
+    assert report.outcome == Cancelled()
+    assert "survives SIGKILL" in report.evidence["survives"]
+    assert report.evidence["cgroup_peak_mb"] == 100.0
+
+
 counts = st.none() | st.integers(0, 3)
 counters = st.builds(OomCounters, job=counts, own=counts, host=counts)
 statuses = st.none() | st.integers(1, 64) | st.integers(0, 255).map(lambda code: code << 8)
@@ -122,7 +152,10 @@ anything = st.builds(
     limit_mb=st.integers(1, 1000),
     last_mb=sizes,
     peak_mb=sizes,
-    output_tail=st.sampled_from(["", "std::bad_alloc"]),
+    cgroup_peak_mb=sizes,
+    over=st.sampled_from(["", "it held too much"]),
+    survives=st.booleans(),
+    output_tail=st.sampled_from(["", "std::bad_alloc", "Fatal Python error: x"]),
     stacks=st.sampled_from(["", "Thread 0x1"]),
 )
 

@@ -155,6 +155,15 @@ def test_five_signals_at_once_end_the_worker_in_order(bench: Bench) -> None:
     assert bench.job(job_id, "status, attempt") == ("queued", 0)
 
 
+def test_a_signal_that_comes_after_the_orderly_end_does_not_make_it_a_death(bench: Bench) -> None:
+    worker = bench.start(WORKER_APP="tests.worker.slow_to_end:app", WORKER_POOLS="agent")
+    worker.signal(signal.SIGTERM)
+    worker.wait_log("the worker has ended")
+    worker.signal(signal.SIGTERM)
+    worker.signal(signal.SIGINT)
+    assert worker.wait() == 0
+
+
 def test_claims_take_as_many_as_the_free_slots_in_one_batch(bench: Bench) -> None:
     with bench.db.transaction():
         enqueue_many(bench.db, AGENT, [Work(do="wait", seconds=0.5) for _ in range(10)])

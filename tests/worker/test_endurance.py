@@ -65,6 +65,7 @@ def test_after_many_jobs_with_random_kills_nothing_has_piled_up(bench: Bench) ->
 
 
 def test_a_kind_that_always_kills_costs_its_attempts_and_no_more(bench: Bench) -> None:
+    """Scenario 31: one job is killed again and again, and its kind goes on."""
     worker = bench.start()
     job_id = bench.put(DEADLY, "be killed")
     bench.wait(job_id, "dead")

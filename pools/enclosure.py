@@ -1,0 +1,75 @@
+"""The child's side of its enclosure, as named steps: what a job may use, reach and become.
+
+Every step is irrevocable and inherited by whatever the job starts. The order matters where a comment says so.
+"""
+
+import os
+import resource
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from pools import landlock, process
+from pools.frames import Setup, UserFrame
+
+OOM_SCORE_RAISE = 600  # above the +500 that doubles a process's badness: the kernel takes a child before its parents
+_MIB = 1 << 20
+
+
+def enclose(setup: Setup) -> None:
+    """Enclose this process, which must have one thread. Raises `OSError` or `ValueError` where a step is refused."""
+    _raise_oom_score()
+    _limit_resources(setup)
+    _enter_scratch(setup.scratch, setup.user)
+    process.forbid_new_privileges()
+    # Before the change of user: the paths of its rules may lie where that user may not go.
+    landlock.restrict(setup.readable, [setup.scratch])
+    if setup.user is not None:
+        _become(setup.user)
+    # After the change of user, which takes a parent-death signal back.
+    process.die_with_parent(setup.supervisor)
+
+
+def _raise_oom_score() -> None:
+    path = Path("/proc/self/oom_score_adj")
+    path.write_text(str(min(1000, int(path.read_text()) + OOM_SCORE_RAISE)))
+
+
+def _limit_resources(setup: Setup) -> None:
+    _limit(resource.RLIMIT_CORE, 0)  # a core of a capped child is gigabytes of somebody's data
+    for limit, value in _positive(
+        (resource.RLIMIT_NOFILE, setup.open_files),
+        (resource.RLIMIT_FSIZE, setup.file_mb * _MIB),
+        (resource.RLIMIT_NPROC, setup.processes),
+        # A backstop for helpers that outlive a killed supervisor; while that lives, its deadline comes first.
+        (resource.RLIMIT_CPU, setup.cpu_seconds),
+    ):
+        _limit(limit, value)
+
+
+def _positive(*limits: tuple[int, int]) -> Iterable[tuple[int, int]]:
+    return ((limit, value) for limit, value in limits if value > 0)
+
+
+def _limit(limit: int, value: int) -> None:
+    _, hard = resource.getrlimit(limit)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(limit, (value, value))
+
+
+def _enter_scratch(folder: str, user: UserFrame | None) -> None:
+    os.chdir(folder)
+    os.environ.update(TMPDIR=folder, TMP=folder, TEMP=folder, PWD=folder)
+    tempfile.tempdir = None  # what a preloaded module made it look up is the template's
+    if user is not None:
+        os.environ.update(HOME=folder, USER=user.name, LOGNAME=user.name)
+        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR"):
+            os.environ.pop(name, None)
+
+
+def _become(user: UserFrame) -> None:
+    os.setgroups(user.groups)
+    os.setresgid(user.gid, user.gid, user.gid)
+    os.setresuid(user.uid, user.uid, user.uid)
+    assert os.getresuid() == (user.uid,) * 3, "the kernel did not change the user"

@@ -1,0 +1,36 @@
+"""Who is ours right now: children, attempts whose child is still being born, and the template."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pools.identity import Marks
+from pools.ownership import OwnedChild
+
+
+@dataclass(eq=False)
+class Roster:
+    """Changed on the loop only; its readings are copies, made in one step each, and safe from any thread.
+
+    `template` tells the pid of the template that serves now.
+    """
+
+    marks: Marks
+    template: Callable[[], int | None] = lambda: None
+    children: dict[int, OwnedChild] = field(default_factory=dict)
+    births: set[int] = field(default_factory=set)
+
+    def owned(self) -> set[int]:
+        """Children of ours that lead trees of their own."""
+        template = self.template()
+        return {*tuple(self.children), *(() if template is None else (template,))}
+
+    def spared(self) -> set[int]:
+        """Marks of processes that have a reason to live: running jobs, children being born, the template."""
+        return {*self.marks.in_use, self.marks.template}
+
+    def may_be_unborn(self, mark: int) -> bool:
+        """Whether a process of this mark may be a child whose pid we are about to be told.
+
+        Such a one must not be reaped even if it is dead: its pid could pass to a stranger in that very moment.
+        """
+        return bool(self.births) and (mark == self.marks.template or mark in self.births)

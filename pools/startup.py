@@ -1,0 +1,64 @@
+"""What a pool does and says before its first child: sweep, check what was asked for, tell what encloses a job."""
+
+import logging
+from pathlib import Path
+
+from pools import cgroups, landlock
+from pools.identity import Marks
+from pools.leftovers import sweep_processes
+from pools.oom import OomWatch
+from pools.options import IngestOptions
+from pools.process import NotSupported
+from pools.scratch import ScratchFolders, is_tmpfs
+
+log = logging.getLogger("oomph.ingest")
+
+
+def sweep(options: IngestOptions, scratches: ScratchFolders) -> None:
+    """End and remove what supervisors that live no more have left on this host. Blocks."""
+    cull = sweep_processes()
+    removed = scratches.sweep()
+    leaves = cgroups.sweep(options.cgroup)
+    if cull.dead or removed or leaves:
+        log.warning(
+            "swept what a dead worker left here: %d processes, %d scratch folders, %d cgroups",
+            len(cull.dead),
+            removed,
+            leaves,
+        )
+    if cull.survivors:
+        log.error("processes of a dead worker survive SIGKILL: %s", cull.survivors)
+
+
+def readable_paths(wanted: tuple[str, ...]) -> list[str] | None:
+    """What a job may read; None where nothing is restricted. Raises `NotSupported`."""
+    if not wanted:
+        return None
+    if landlock.abi() == 0:
+        raise NotSupported(
+            "WORKER_INGEST_READ_PATHS needs Landlock, which this kernel lacks or has switched off (Linux 5.13 or "
+            "newer, with `landlock` in the boot option `lsm=`)"
+        )
+    for path in wanted:
+        if not Path(path).is_absolute() or not Path(path).exists():
+            raise NotSupported(f"WORKER_INGEST_READ_PATHS names {path}, which is no absolute path that exists")
+    return [*wanted, *landlock.runtime_paths()]
+
+
+def say_what_encloses(
+    options: IngestOptions, scratches: ScratchFolders, marks: Marks, oom: OomWatch, leaves: str
+) -> None:
+    """One line: what is on, what is off and why."""
+    for name in oom.blind_to:
+        log.warning("the OOM counter of %s cannot be read: a SIGKILL will often stay unexplained", name)
+    told = {
+        "start": options.start_method,
+        "cgroup leaf per child": leaves,
+        "user": options.user or "the worker's own",
+        "paths": "restricted by Landlock" if options.read_paths else "not restricted (WORKER_INGEST_READ_PATHS)",
+        "signals": "kept inside the job" if landlock.scopes_signals() else "not kept in (needs Landlock, Linux 6.12)",
+        "sweep by mark": "on" if marks.are_owned else "off (this worker runs inside a job of another one)",
+    }
+    if is_tmpfs(scratches.parent):
+        told["scratch"] = f"{scratches.parent} is memory, up to {options.scratch_mb} MB a job beyond its limit"
+    log.info("children are enclosed: %s", "; ".join(f"{name}: {value}" for name, value in told.items()))

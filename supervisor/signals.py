@@ -1,0 +1,24 @@
+"""SIGTERM and SIGINT while a worker runs, and after it has ended. What they mean stands in `supervisor.shutdown`."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+def on_signal(call: Callable[[], None]) -> None:
+    """Have each of them call `call` on the running loop, where it may only set a flag."""
+    for number in ENDING:
+        asyncio.get_running_loop().add_signal_handler(number, call)
+
+
+def ignore_signals() -> None:
+    """Let them do nothing any more.
+
+    Once the loop is closed, one that comes late would kill the process by default, and the orderly end of an impatient
+    deploy would look like a death.
+    """
+    for number in ENDING:
+        asyncio.get_running_loop().remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
