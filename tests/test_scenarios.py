@@ -19,7 +19,7 @@ def numbers(text: str) -> set[int]:
     return found
 
 
-def tested() -> dict[int, list[str]]:
+def by_scenario() -> dict[int, list[str]]:
     """The tests of each scenario, by what their docstrings say."""
     by_number: dict[int, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
@@ -37,7 +37,7 @@ def told() -> dict[int, str]:
 
 
 def test_every_scenario_is_tested_or_says_why_not() -> None:
-    tests, rows = tested(), told()
+    tests, rows = by_scenario(), told()
     assert sorted(rows) == list(SCENARIOS)
     for number in SCENARIOS:
         says_why_not = rows[number].startswith("not tested here:")

@@ -48,7 +48,7 @@ def cgroup() -> Iterator[Path]:
     ],
 )
 def test_the_kernels_own_kill_is_told_from_any_other(cgroup: Path, recipe: str, verdict: str, certainty: str) -> None:
-    """Scenarios 3 (the child), 4 (a grandchild) and 40 (an operator's kill): a neighbour notices nothing."""
+    """Scenarios 3, 4 and 40: the kernel kills a child or its helper, or an operator does; a neighbour sees nothing."""
     order = {"self_kill": '"signal_itself", "SIGKILL"'}.get(recipe, repr(recipe))
     script = textwrap.dedent(f"""
         import asyncio, json, os
