@@ -158,6 +158,8 @@ class App:
     ) -> None:
         by_kind: dict[str, Handler] = {}
         for handler in handlers:
+            if not isinstance(handler, Handler):
+                raise TypeError(f"App takes handlers such as Handler(TASK, function), not {handler!r}")
             if handler.task.kind in by_kind:
                 raise ValueError(f"two handlers for kind {handler.task.kind}")
             by_kind[handler.task.kind] = handler

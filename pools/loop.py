@@ -79,14 +79,26 @@ class LoopPool:
             stopping.cancel()
 
 
+class HandlerExit(Exception):
+    """A coroutine raised SystemExit or KeyboardInterrupt, which asyncio would let out of the loop."""
+
+
+async def _contained(coroutine: Coroutine[Any, Any, BaseModel | None]) -> BaseModel | None:
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise HandlerExit(f"the handler raised {error!r}") from error
+
+
 class _Coroutine:
     def __init__(self, coroutine: Coroutine[Any, Any, BaseModel | None]) -> None:
-        self.future = asyncio.ensure_future(coroutine)
+        self._coroutine = coroutine
+        self.future = asyncio.ensure_future(_contained(coroutine))
 
     def stack(self) -> str:
         """Where the coroutine stands, down to the innermost await."""
         frames: list[str] = []
-        inner: Any = self.future.get_coro()
+        inner: Any = self._coroutine
         while inner is not None:
             frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
             if frame is None:
@@ -161,7 +173,8 @@ def _stopped(execution: Execution, frames: str) -> Outcome:
 
 def _outcome(execution: Execution, context: BoundContext, future: "asyncio.Future[BaseModel | None]") -> Outcome:
     try:
-        return Succeeded(result_json(future.result()), completed_in=context.completed_in)
+        value = future.result()
+        return Succeeded(completed_in=True) if context.completed_in else _success(value)
     except Snooze as snooze:
         return Snoozed(snooze.delay)
     except LeaseLost:
@@ -173,3 +186,10 @@ def _outcome(execution: Execution, context: BoundContext, future: "asyncio.Futur
     except BaseException as error:  # noqa: BLE001  (a job's SystemExit must not end the worker)
         permanent = isinstance(error, (PermanentError, *execution.handler.task.permanent_errors))
         return Failed(describe(error), permanent=permanent)
+
+
+def _success(value: object) -> Outcome:
+    try:
+        return Succeeded(result_json(value))
+    except (TypeError, ValueError) as error:  # running it again would repeat its effects, and return the same
+        return Failed(JobError("InvalidResult", str(error)), permanent=True)

@@ -59,7 +59,6 @@ class ScratchFolders:
 
     def prepare(self) -> None:
         """Make sure that folders can be made. Raises `OSError`."""
-        self.parent.mkdir(parents=True, exist_ok=True)
         self.folder.mkdir(mode=0o711, exist_ok=True)
 
     def make(self, name: str, user: tuple[int, int] | None) -> Scratch:

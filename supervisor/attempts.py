@@ -6,6 +6,7 @@ running, and a slow database slows the claims down instead of filling the memory
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 from jobs.app import App
@@ -19,6 +20,8 @@ from pools.execution import Execution, Intent, JobPool
 from supervisor.outcomes import OutcomeWriter
 
 log = logging.getLogger("oomph.attempts")
+
+_PLACE = re.compile(r'File "(.+)", line (\d+), in (.+)')
 
 PROGRESS_SECONDS = 1.0  # how often progress is written: a bar moves, and a thousand jobs still cost one statement
 
@@ -150,4 +153,7 @@ class Attempts:
 
 
 def _log_failure(job: ClaimedJob, error: JobError) -> None:
-    log.warning("job %s (%s) attempt %s failed: %s: %s", job.id, job.kind, job.attempt, error.type, error.message)
+    places = _PLACE.findall(error.frames)
+    where = " at {}:{} in {}".format(*places[-1]) if places else ""
+    told = f"{error.type}: {error.message}{where}"
+    log.warning("job %s (%s) attempt %s of %s failed: %s", job.id, job.kind, job.attempt, job.max_attempts, told)

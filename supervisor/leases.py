@@ -39,14 +39,15 @@ log = logging.getLogger("oomph.lease")
 
 WATCH_SECONDS = 0.1  # how often the loop is pinged: the resolution of what the log says about a block
 RETRY_SECONDS = 0.5  # between failed renewals: several tries fit into the shortest lease's margin
+STOPPING_SECONDS = 0.05  # for a loop that is not blocked, many turns
 EXIT_BLOCKED = 75  # EX_TEMPFAIL of sysexits.h: try again; the lease ended while the loop could not stop its jobs
 
 
 class LeaseKeeper:
     """Keeps the lease of one worker id; a lost lease is never regained, a new id needs a new keeper.
 
-    Times in seconds. `on_lost` is called once, on the supervisor's loop. `last_resort` is called from the keeper's
-    thread where the loop is blocked, just before the process ends itself.
+    Times in seconds. `on_lost` is called once, on the supervisor's loop, and tells every attempt to end. `last_resort`
+    is called from the keeper's thread where the loop is blocked, just before the process ends itself.
     """
 
     def __init__(
@@ -186,12 +187,13 @@ class LeaseKeeper:
         os._exit(EXIT_BLOCKED)
 
     def _tell_lost(self) -> None:
-        self._lost_seen.set()
         self._on_lost()
+        # Not yet: it takes the loop some turns to kill the children, and a handler may block it before it has.
+        self._loop.call_later(STOPPING_SECONDS, self._lost_seen.set)
 
     def _blocking_frame(self) -> str:
         frame = sys._current_frames().get(self._loop_thread)
-        return "".join(traceback.format_stack(frame)[-8:]) if frame else "(the loop's thread is gone)"
+        return "".join(traceback.format_stack(frame)[-4:]) if frame else "(the loop's thread is gone)"
 
 
 async def _close(connection: "psycopg.AsyncConnection[tuple[object, ...]] | None") -> None:

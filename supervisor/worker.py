@@ -117,7 +117,9 @@ class Worker:
         """Let running attempts finish while the lease holds; give back what is left when the time is over."""
         seconds = self._settings.worker_shutdown_seconds
         if self._state is State.DRAINING:
-            log.info("draining: %s attempts may finish within %g s", self._attempts.running, seconds)
+            log.info(
+                "draining: %s running, for %g s at most; a second signal ends them now", self._attempts.running, seconds
+            )
         until = time.monotonic() + seconds
         while self._state is State.DRAINING and not self._lease_lost:
             if await self._attempts.wait_ended(min(WATCH_SECONDS, until - time.monotonic())):
@@ -171,12 +173,11 @@ class Worker:
     async def _renew_tenure(self) -> None:
         """Stop what ran under the lost lease, offer its refunds, then go on under a new id."""
         log.error("worker %s lost its lease: stopping %s attempts", self._worker.worker_id, self._attempts.running)
-        self._attempts.stop_all(Intent.LEASE_LOST)
-        self._worker.keeper.stop(wait=0)  # a second's wait here would be one in which no attempt ends
         failpoint(Failpoint.TENURE_LOST)
         while self._state is State.RUNNING:
             # Our own refunds go first: what is given back in time, no rescuer charges.
             if await self._attempts.wait_ended(WATCH_SECONDS):
+                self._worker.keeper.stop(wait=0)
                 with suppress(DatabaseUnavailable):
                     await self._take_tenure()
                     log.warning("the worker goes on as %s", self._worker.worker_id)
@@ -283,6 +284,7 @@ class Worker:
 
     def _on_lease_lost(self) -> None:
         self._lease_lost = True
+        self._attempts.stop_all(Intent.LEASE_LOST)
         self._news.set()
 
     def _fail(self, why: str) -> None:

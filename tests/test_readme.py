@@ -22,10 +22,8 @@ def test_the_example_runs_as_it_stands(url: str, tmp_path: Path) -> None:
     found = re.search(r"```python\n# work\.py\n(.*?)```", README, re.DOTALL)
     assert found is not None
     assert len([line for line in found[1].splitlines() if line.strip()]) <= 20
-    (tmp_path / "work.py").write_text(found[1].replace('psycopg.connect("")', "psycopg.connect(os.environ['URL'])"))
-    environment = {**os.environ, "DATABASE_URL": url, "URL": url, "PYTHONPATH": str(ROOT)}
-    text = (tmp_path / "work.py").read_text()
-    (tmp_path / "work.py").write_text("import os\n" + text)
+    (tmp_path / "work.py").write_text(found[1])
+    environment = {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "work.py"], cwd=tmp_path, env=environment, check=True)
     subprocess.run([OOMPH, "enqueue", "greet", '{"name": "Grace"}', "--pool", "agent"], env=environment, check=True)
     done = subprocess.run(
@@ -39,6 +37,32 @@ def test_the_example_runs_as_it_stands(url: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert {"Hello Ada, attempt 1", "Hello Grace, attempt 1"} <= set(done.stdout.splitlines())
+
+
+def test_documents_are_ingested_as_it_says(url: str, tmp_path: Path) -> None:
+    """With nothing set but the database: the worker and whoever submits stand in the same folder."""
+    (tmp_path / "note.md").write_text("# Fences\n\nA claim number is part of the fence.\n")
+    unset = {"OBJECT_STORE_URL", "WORKER_APP"}
+    environment = {name: value for name, value in os.environ.items() if name not in unset} | {"DATABASE_URL": url}
+    log = (tmp_path / "log").open("wb")
+    worker = subprocess.Popen(
+        [OOMPH, "worker", "--app", "jobs.documents.app:app"], cwd=tmp_path, env=environment, stdout=log, stderr=log
+    )
+    try:
+        done = subprocess.run(
+            [OOMPH, "ingest", "--json", "note.md"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "log").read_text()
+    finally:
+        worker.terminate()
+        assert worker.wait(30) == 0
+        log.close()
 
 
 def test_the_demo_is_true() -> None:

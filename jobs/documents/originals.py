@@ -8,7 +8,6 @@ the worker and whoever submits must then be started in the same one.
 import hashlib
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import obstore
@@ -16,11 +15,10 @@ from obstore.exceptions import BaseError, UnknownConfigurationKeyError
 from obstore.store import from_url
 
 from jobs.documents.errors import UnreadableDocument
+from jobs.documents.store_url import default_url
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
-
-DEFAULT_FOLDER = "oomph-objects"
 
 
 class StoreError(Exception):
@@ -48,7 +46,7 @@ class Originals:
 
     def __init__(self, url: str | None = None) -> None:
         """`url` instead of OBJECT_STORE_URL. Raises `StoreError` for one that names no store."""
-        self.url = url or os.environ.get("OBJECT_STORE_URL") or (Path.cwd() / DEFAULT_FOLDER).as_uri()
+        self.url = url or os.environ.get("OBJECT_STORE_URL") or default_url()
         try:
             self._store = _open(self.url)
         except (ValueError, TypeError, OSError, BaseError, UnknownConfigurationKeyError) as error:

@@ -52,7 +52,7 @@ class Target:
         return CommandError(
             f"{self.named} is not a connection string: it must read postgresql://user:password@host:port/database, "
             "where special characters of the password are percent-encoded (@ is %40, / is %2F), or "
-            "host=... dbname=... user=... password=..."
+            "host=... dbname=... user=... password=... (an SQLAlchemy URL without its +driver is one too)"
         )
 
 

@@ -39,6 +39,7 @@ AT_ONCE = "SELECT count(*) FROM background_jobs WHERE status = 'running' AND poo
 
 def main() -> int:
     arguments = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and nothing is left running
     console = Console(stderr=arguments.json, soft_wrap=True)
     folder = Path("/tmp") / f"oomph-chaos-{uuid.uuid4().hex[:10]}"
     folder.mkdir(mode=0o755)

@@ -66,4 +66,6 @@ def test_whatever_happens_between_two_durable_steps_nothing_is_lost(
     fatal = action == "raise" and place in FATAL
     # A child or a template is killed in the worker's stead.
     expected = {"kill": {-9, 0}, "raise": {1, 75} if fatal else {0}, "stall": {0}}[action]
+    if place is Failpoint.TENURE_LOST and action == "stall":
+        expected = {75}  # a loop that is blocked just then cannot stop its jobs, so the process ends itself
     assert trial.status in expected, trial.logs()

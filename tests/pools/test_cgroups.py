@@ -21,6 +21,7 @@ from pools.execution import Intent
 from pools.identity import Owner
 from pools.procfs import cgroup2_folder, slurp
 from tests.pools.kitchen import is_dead, open_kitchen, result_of, text_of, until
+from tests.waiting import wait_for
 
 
 def mounted() -> Path | None:
@@ -46,12 +47,21 @@ def test_a_leaf_holds_kills_and_goes(parent: Path) -> None:
     assert str(parent) in told
     leaf = leaves.make("1a", 20)
     leaf.limit_memory(100)
-    helper = subprocess.Popen(["sh", "-c", "setsid sleep 600 & setsid sleep 600 & wait"])
+    helper = subprocess.Popen(
+        ["sh", "-c", "read go; setsid sleep 600 & setsid sleep 600 & wait"], stdin=subprocess.PIPE, text=True
+    )
     leaf.add(helper.pid)
-    assert str(helper.pid) in (leaf.folder / "cgroup.procs").read_text()
+    assert helper.stdin is not None
+    helper.stdin.write("go\n")
+    helper.stdin.close()
+    members = wait_for(
+        lambda: len(found := (leaf.folder / "cgroup.procs").read_text().split()) >= 3 and found, "3 in it"
+    )
+    assert str(helper.pid) in members
     (leaf.folder / "below").mkdir()  # a job that is root may make its own
     leaf.kill()
     helper.wait()
+    wait_for(lambda: all(map(is_dead, members)), "all of them are dead")
     assert leaf.remove()
     assert not leaf.folder.exists()
     if not leaves.controllers:

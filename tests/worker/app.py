@@ -52,6 +52,12 @@ async def on_loop(payload: Work, job: JobContext) -> Answer:
             raise RuntimeError(payload.text)
         case "fail once" if job.attempt == 1:
             raise RuntimeError("the first time")
+        case "exit":
+            raise SystemExit(3)
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "return a dict":
+            return {"not": "a model"}  # type: ignore[return-value]
         case "give up":
             raise PermanentError(payload.text)
         case "snooze" if job.claim == 1:
