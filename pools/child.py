@@ -203,6 +203,8 @@ def _pack_failure(error: BaseException, handler: Handler, is_near_limit: bool) -
         )
     except MemoryError:
         return _NO_MEMORY_LEFT
+    except BaseException as broken:  # noqa: BLE001  (an error that cannot be described is still the handler's failure)
+        return pack(Failure(type="IndescribableError", message=f"describing it raised {type(broken).__name__}"))
 
 
 _NO_MEMORY_LEFT = pack(

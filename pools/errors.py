@@ -10,13 +10,27 @@ LAST_FRAMES = 30
 
 
 def describe(error: BaseException) -> JobError:
-    """The exception with its last frames and its causes. Never raises, whatever `str(error)` does."""
+    """The exception with its last frames and its causes. Never raises, whatever its own code or fields do."""
+    return JobError(_name(type(error)), _message(error), _frames(error))
+
+
+def _message(error: BaseException) -> str:
     try:
-        message = str(error)
-    except Exception as broken:  # noqa: BLE001  (a hostile __str__ may raise anything)
-        message = f"(its message could not be read: {type(broken).__name__})"
-    frames = "".join(traceback.TracebackException.from_exception(error, limit=-LAST_FRAMES, compact=True).format())
-    return JobError(_name(type(error)), message, frames)
+        return str(error)
+    except MemoryError:
+        raise
+    except BaseException as broken:  # noqa: BLE001  (a hostile __str__ may raise anything, also SystemExit)
+        return f"(its message could not be read: {type(broken).__name__})"
+
+
+def _frames(error: BaseException) -> str:
+    try:
+        told = traceback.TracebackException.from_exception(error, limit=-LAST_FRAMES, compact=True).format()
+        return "".join(told)
+    except MemoryError:
+        raise
+    except BaseException:  # noqa: BLE001  (a SyntaxError with odd fields, notes that raise: the frames alone are plain)
+        return "".join(traceback.format_tb(error.__traceback__, limit=-LAST_FRAMES))
 
 
 def invalid_payload(error: ValidationError) -> JobError:

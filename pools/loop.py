@@ -54,6 +54,8 @@ class LoopPool:
             payload = task.payload_type.model_validate_json(job.payload)
         except ValidationError as error:
             return AttemptReport(Failed(invalid_payload(error), permanent=True))
+        except BaseException as error:  # noqa: BLE001  (a validator of the user's may raise anything, also SystemExit)
+            return AttemptReport(Failed(describe(error), permanent=True))
         context = BoundContext(
             job.id, job.claim, job.attempt, job.organization_id, datetime.now(UTC) + job.timeout, execution.publish
         )
@@ -77,6 +79,8 @@ class LoopPool:
         finally:
             deadline.cancel()
             stopping.cancel()
+            if execution.lingering is None:
+                started.future.cancel()  # nothing to do for one that is done; this attempt itself may be cancelled
 
 
 class HandlerExit(Exception):

@@ -137,8 +137,9 @@ def _serve(control: socket.socket, born: Callable[[Spawn, list[int], set[int]], 
 
 
 def _fork_twice(born: Callable[[], NoReturn]) -> int:
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # both may have been closed when the worker was started
+            stream.flush()
     read_end, write_end = os.pipe()
     middle = os.fork()
     if middle == 0:

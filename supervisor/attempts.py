@@ -132,6 +132,10 @@ class Attempts:
         try:
             report = await self._pools[pool].run(execution)
             failpoint(Failpoint.REPORTED)
+        except asyncio.CancelledError:
+            # Nobody here cancels this task: a handler has cancelled what is not its own.
+            log.exception("job %s: its attempt was cancelled from within the worker", job.id)
+            report = AttemptReport(Returned(Verdict.RELEASED, "a handler cancelled the tasks of the worker"))
         except Exception as error:
             # A pool never raises for what a job does, so this is a fault of ours; the job must not hang on it.
             log.exception("job %s: its pool failed", job.id)

@@ -1,16 +1,19 @@
-"""SIGTERM and SIGINT while a worker runs, and after it has ended. What they mean stands in `supervisor.shutdown`."""
+"""The signals of a worker, while it runs and after it has ended. What they mean stands in `supervisor.shutdown`."""
 
 import asyncio
 import signal
 from collections.abc import Callable
 
-ENDING = (signal.SIGTERM, signal.SIGINT)
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # a closed terminal ends the worker in order, too
+IGNORED = (signal.SIGUSR1, signal.SIGUSR2)  # by default they kill
 
 
 def on_signal(call: Callable[[], None]) -> None:
     """Have each of them call `call` on the running loop, where it may only set a flag."""
     for number in ENDING:
         asyncio.get_running_loop().add_signal_handler(number, call)
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def ignore_signals() -> None:

@@ -205,7 +205,14 @@ class Worker:
             self._serve_forever("listener", self._listener.run_once)
 
     def _serve_forever(self, name: str, run_once: Callable[[], Awaitable[float | None]]) -> None:
-        self._services.append(asyncio.create_task(run_forever(name, run_once), name=name))
+        service = asyncio.create_task(run_forever(name, run_once), name=name)
+        service.add_done_callback(self._service_ended)
+        self._services.append(service)
+
+    def _service_ended(self, service: "asyncio.Task[None]") -> None:
+        """Nothing ends a service but the worker's own end; a handler that cancels every task it finds must not."""
+        if self._state is not State.TERMINATING:
+            self._fail(f"a handler or a fault ended its component {service.get_name()!r}")
 
     async def _rescue(self) -> float:
         await self._worker.claims.release_unknown()

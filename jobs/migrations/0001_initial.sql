@@ -13,8 +13,9 @@ CREATE TABLE background_jobs (
     worker_id           uuid,
     timeout             interval NOT NULL DEFAULT interval '5 minutes'
                         CHECK (timeout > interval '0' AND timeout <= interval '7 days'),
-    attempt             integer NOT NULL DEFAULT 0,     -- charged by the claim, given back by a refund
-    max_attempts        integer NOT NULL DEFAULT 5 CHECK (max_attempts > 0),
+    attempt             integer NOT NULL DEFAULT 0      -- charged by the claim, given back by a refund
+                        CHECK (attempt BETWEEN 0 AND 1000000),
+    max_attempts        integer NOT NULL DEFAULT 5 CHECK (max_attempts BETWEEN 1 AND 1000000),
     generation          integer NOT NULL DEFAULT 0,     -- the kind's generation when this was claimed
     progress            real,
     priority            smallint NOT NULL DEFAULT 1 CHECK (priority BETWEEN 0 AND 2),

@@ -10,6 +10,7 @@ A command imports what it needs when it runs: `oomph --help` stays quick, and no
 `main` has put the working folder last, where a user's own `jobs.py` cannot stand in for the package.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,12 +24,31 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command that `arguments` (default: the process's own) name, and exit with its status."""
+    _open_standard_streams()
     _put_working_folder_last()
     cli(args=arguments, prog_name="oomph")
 
 
+def _open_standard_streams() -> None:
+    """Where one was closed, the next file or socket would get its number, and whoever prints would write into that."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            os.set_inheritable(descriptor, True)
+    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115  (by number, for the life of the process)
+    sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
+
+
 def _put_working_folder_last() -> None:
-    folder = Path.cwd()
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError:
+        sys.exit("Error: the working folder has been deleted; start oomph in another one")
     ours = ("", str(folder))
     if folder != _ROOT and any(entry in sys.path for entry in ours):
         sys.path[:] = [*(entry for entry in sys.path if entry not in ours), str(folder)]

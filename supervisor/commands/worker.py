@@ -40,9 +40,8 @@ def worker(
     configure_logging(log_level)
     settings = _settings(app, pools, named_database=bool(database) or embedded is not None)
 
-    import asyncio
-
     from jobs.loading import load_app
+    from supervisor.loop import run
     from supervisor.worker import Worker
 
     with target_of(database, embedded, create=True) as target:
@@ -50,8 +49,9 @@ def worker(
         loaded = load_app(settings.worker_app)
         settings = _with_slots(settings, loaded).model_copy(update={"database_url": target.url})
         _require_schema(target, ours=embedded is not None)
-        status = asyncio.run(Worker(settings, loaded, drain=drain).run())
-    raise typer.Exit(status)
+        ended = run(Worker(settings, loaded, drain=drain).run())
+    ended.leave()
+    raise typer.Exit(ended.status)
 
 
 def _settings(app: str | None, pools: str | None, *, named_database: bool) -> "Settings":

@@ -56,11 +56,16 @@ def one_owner(history: History) -> Iterator[str]:
     for (job, claim), times in starts.items():
         if times > 1:
             yield f"job {job} claim {claim} was started {times} times"
+    told = set()
     for line in history.diary:
         span = spans.get((line.job, line.claim))
+        if (line.job, line.claim) in told:
+            continue
         if span is None or line.at < span.began - IN_FLIGHT_SECONDS:
+            told.add((line.job, line.claim))
             yield f"job {line.job} claim {line.claim} ran in process {line.pid} at {moment(line.at)}, before its claim"
         elif _is_late(history, line.mode, line.at, span, pids):
+            told.add((line.job, line.claim))
             yield (
                 f"job {line.job} claim {line.claim} of worker {span.worker} still ran in process {line.pid} at "
                 f"{moment(line.at)}, after its end ({span.status}) at {moment(span.ended)}"

@@ -133,7 +133,7 @@ def _new_job(chance: random.Random) -> NewJob:
         ordeal=Ordeal(do=do, seconds=seconds, mark=mark),
         priority=chance.choice((0, 1, 1, 2)),
         delay=chance.choice((0, 0, 0, chance.uniform(0, 3))),
-        concurrency_key=f"key {chance.randrange(4)}" if keyed else None,
+        concurrency_key=f"key {chance.randrange(12)}" if keyed else None,
         dedupe_key=f"copy {chance.randrange(4)}" if deduped else None,
         dedupe_active=deduped and chance.random() < 0.5,
     )

@@ -1,10 +1,12 @@
 """The app of the worker tests: kinds that do on demand what real ones do by accident."""
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
 import subprocess
+import threading
 import time
 from datetime import timedelta
 
@@ -42,6 +44,27 @@ ONCE = task("once", Pool.INGEST, max_attempts=1)
 TICKED = Task(kind="ticked", payload_type=Tick, pool=Pool.SYSTEM)
 
 
+class HostileNotes(Exception):
+    @property
+    def __notes__(self) -> list[str]:
+        raise ValueError("no notes for you")
+
+
+class HostileMessage(Exception):
+    def __str__(self) -> str:
+        raise KeyboardInterrupt
+
+
+def indescribable(do: str) -> Exception:
+    match do:
+        case "raise odd syntax error":
+            return SyntaxError("bad template", ("t.html", 1, 1, b"{% x %}"))
+        case "raise with hostile notes":
+            return HostileNotes()
+        case _:
+            return HostileMessage()
+
+
 async def on_loop(payload: Work, job: JobContext) -> Answer:
     match payload.do:
         case "wait":
@@ -52,6 +75,20 @@ async def on_loop(payload: Work, job: JobContext) -> Answer:
             raise RuntimeError(payload.text)
         case "fail once" if job.attempt == 1:
             raise RuntimeError("the first time")
+        case "raise odd syntax error" | "raise with hostile notes" | "raise with hostile message":
+            raise indescribable(payload.do)
+        case "sleep in the default executor":
+            await asyncio.to_thread(time.sleep, 300)
+        case "ignore the cancellation":
+            while True:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(300)
+        case "start a thread for ever":
+            threading.Thread(target=time.sleep, args=[300]).start()
+        case "cancel every task":
+            for found in asyncio.all_tasks():
+                found.cancel()
+            await asyncio.sleep(300)
         case "exit":
             raise SystemExit(3)
         case "interrupt":
@@ -103,6 +140,8 @@ def in_child(payload: Work, job: JobContext) -> Answer:
             subprocess.Popen(["sleep", "300"], start_new_session=True)
         case "fail":
             raise RuntimeError(payload.text)
+        case "raise odd syntax error" | "raise with hostile notes" | "raise with hostile message":
+            raise indescribable(payload.do)
         case "progress":
             job.progress(0.25, "a quarter")
             time.sleep(payload.seconds)
