@@ -19,10 +19,10 @@ import psycopg
 from jobs.migrate import migrate
 from supervisor.embedded import EmbeddedServer
 from supervisor.embedded.postmaster import Postmaster
+from supervisor.testing.processes import WorkerProcess
 from tests.chaos.app import JOB, URL
 from tests.chaos.history import Exit, Halt, Sighting
 from tests.proxy import Proxy
-from tests.workers import WorkerProcess
 
 SERVER = {
     "fsync": "on",

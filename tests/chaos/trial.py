@@ -14,10 +14,10 @@ import psycopg
 
 from jobs import ControlError, cancel, enqueue, resume
 from jobs.failpoints import Failpoint
+from supervisor.testing.processes import WorkerProcess
 from tests.chaos.app import AGENT, HURRIED, INGEST, TICKS, URL, Ordeal
 from tests.chaos.checker import check
 from tests.chaos.history import read
-from tests.workers import WorkerProcess
 
 TRIAL_SECONDS = 90.0  # on a machine with other work; most take five
 SETTINGS = {

@@ -10,8 +10,8 @@ import pytest
 from jobs.documents.ingest import Submission, submit
 from jobs.documents.originals import Originals
 from jobs.documents.reports import DocumentRow, show_documents
-from tests.waiting import wait_for
-from tests.workers import WorkerProcess, running_worker
+from supervisor.testing.processes import WorkerProcess, running_worker
+from supervisor.testing.waiting import wait_for
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 APP = "jobs.documents.app:app"

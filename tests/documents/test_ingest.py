@@ -12,10 +12,10 @@ from jobs.documents.chunk import chunk
 from jobs.documents.ingest import Submission
 from jobs.documents.parse import parse
 from scripts import samples
+from supervisor.testing.processes import WorkerProcess
+from supervisor.testing.waiting import wait_for
 from tests.documents.conftest import Library
 from tests.documents.test_parse import encrypted_pdf
-from tests.waiting import wait_for
-from tests.workers import WorkerProcess
 
 SECTIONS = [("Engines", ["The analytical engine weaves algebraic patterns."]), ("Looms", ["The loom weaves flowers."])]
 PAGES = [["Engines", "The analytical engine weaves."], ["Looms", "The Jacquard loom weaves."]]

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from jobs.failpoints import Failpoint, FailpointError, failpoint, parse
-from tests.waiting import wait_for
+from supervisor.testing.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 VISITS = 20_000

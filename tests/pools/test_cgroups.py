@@ -20,8 +20,8 @@ from pools.cgroups import Leaf, Leaves, why_not_ours
 from pools.execution import Intent
 from pools.identity import Owner
 from pools.procfs import cgroup2_folder, slurp
+from supervisor.testing.waiting import wait_for
 from tests.pools.kitchen import is_dead, open_kitchen, result_of, text_of, until
-from tests.waiting import wait_for
 
 
 def mounted() -> Path | None:

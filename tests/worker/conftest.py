@@ -7,9 +7,9 @@ import psycopg
 import pytest
 
 from jobs import Task, enqueue
-from tests.waiting import wait_for
+from supervisor.testing.processes import WorkerProcess, running_worker
+from supervisor.testing.waiting import wait_for
 from tests.worker.app import Work
-from tests.workers import WorkerProcess, running_worker
 
 Look = psycopg.Connection[tuple[Any, ...]]
 

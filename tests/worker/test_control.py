@@ -6,10 +6,10 @@ import time
 import pytest
 
 from jobs import Task, cancel, enqueue_many, pause, resume
-from tests.waiting import wait_for
+from supervisor.testing.processes import is_alive
+from supervisor.testing.waiting import wait_for
 from tests.worker.app import AGENT, DEADLY, INGEST, SYSTEM, Work
 from tests.worker.conftest import Bench
-from tests.workers import is_alive
 
 
 @pytest.mark.parametrize("task", [AGENT, INGEST], ids=["coroutine", "child"])
@@ -18,7 +18,7 @@ def test_a_cancel_ends_a_running_job(bench: Bench, task: Task[Work], listen: str
     worker = bench.start(WORKER_LISTEN=listen)
     job_id = bench.put(task, "wait", 60)
     bench.wait(job_id, "running")
-    children = [worker.child_of(job_id)] if task is INGEST else []
+    children = [worker.wait_child(job_id)] if task is INGEST else []
     assert cancel(bench.db, job_id, actor="ann", reason="not needed") == "running"
     bench.wait(job_id, "cancelled", seconds=5)
     assert bench.attempts(job_id, "verdict, charged") == [("cancelled", True)]

@@ -5,11 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from supervisor.testing.processes import is_alive
+from supervisor.testing.waiting import wait_for
 from tests.proxy import Proxy
-from tests.waiting import wait_for
 from tests.worker.app import AGENT, DEADLY, INGEST, SYSTEM
 from tests.worker.conftest import Bench
-from tests.workers import is_alive
 
 
 def test_a_blocked_loop_keeps_its_leases_and_the_log_names_the_frame(bench: Bench) -> None:
@@ -52,7 +52,7 @@ def test_a_worker_that_was_stopped_past_its_lease_gives_up_what_others_own(bench
     sleeper = bench.start()
     job_id = bench.put(INGEST, "wait", 5)
     bench.wait(job_id, "running")
-    child = sleeper.child_of(job_id)
+    child = sleeper.wait_child(job_id)
     sleeper.signal(signal.SIGSTOP)
     other = bench.start()
     wait_for(lambda: bench.job(job_id, "claim") == (2,), "the other worker's claim")
@@ -74,7 +74,7 @@ def test_an_unreachable_database_stops_the_jobs_before_the_lease_ends(bench: Ben
         jobs = [bench.put(INGEST, "wait", 60), bench.put(AGENT, "wait", 60)]
         for job_id in jobs:
             bench.wait(job_id, "running")
-        child = worker.child_of(jobs[0])
+        child = worker.wait_child(jobs[0])
         proxy.freeze()
         wait_for(lambda: not is_alive(child), "the child is stopped", 10)
         still_held = bench.db.execute(

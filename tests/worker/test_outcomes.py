@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from tests.waiting import wait_for
+from supervisor.testing.waiting import wait_for
 from tests.worker.app import AGENT, INGEST, SYSTEM
 from tests.worker.conftest import Bench
 

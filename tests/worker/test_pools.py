@@ -5,7 +5,8 @@ import os
 import pytest
 
 from jobs import Task
-from tests.waiting import wait_for
+from supervisor.testing.processes import is_alive
+from supervisor.testing.waiting import wait_for
 from tests.worker.app import (
     AGENT,
     DEADLY,
@@ -18,7 +19,6 @@ from tests.worker.app import (
     Work,
 )
 from tests.worker.conftest import Bench
-from tests.workers import is_alive
 
 
 def test_agent_and_system_jobs_run_in_the_worker_and_ingest_jobs_in_a_process_of_their_own(bench: Bench) -> None:
@@ -125,7 +125,7 @@ def test_the_output_of_a_child_reaches_the_log_with_the_jobs_id(bench: Bench) ->
 def test_the_process_title_of_a_child_names_its_job(bench: Bench) -> None:
     worker = bench.start()
     job_id = bench.put(INGEST, "wait", 30)
-    assert is_alive(worker.child_of(job_id))
+    assert is_alive(worker.wait_child(job_id))
 
 
 def test_a_process_that_a_job_leaves_behind_is_gone_after_its_verdict(bench: Bench) -> None:
