@@ -124,7 +124,7 @@ def _new_job(chance: random.Random) -> NewJob:
     kind, do = _kind_and_deed(chance)
     # Some live long enough to be running again, elsewhere, when a worker that was stopped comes back to them.
     lengths = (0, chance.uniform(0, 0.5), chance.uniform(0, 2), chance.uniform(1, 3), chance.uniform(4, 7))
-    seconds = round(chance.choices(lengths, (3, 3, 3, 3, 1.5))[0], 2)
+    seconds = round(min(chance.choices(lengths, (3, 3, 3, 3, 1.5))[0], 7 if do == "wait" else 1), 2)
     mark = "always" if do == "die" and chance.random() < 0.3 else ""
     keyed = chance.random() < 0.25
     deduped = chance.random() < 0.2
