@@ -135,6 +135,7 @@ class Worker:
 
     async def _close(self) -> None:
         """Release everything, also after a start that failed; never hang on a database that does not answer."""
+        self._state = State.TERMINATING  # whatever led here: from now on components are meant to end
         if self._attempts.running:
             self._attempts.stop_all(Intent.SHUTDOWN)
             await self._attempts.wait_ended(END_SECONDS)
