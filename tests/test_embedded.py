@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from supervisor.embedded import EmbeddedServer, EmbeddedServerError
 from supervisor.embedded.postmaster import Postmaster
@@ -163,7 +164,9 @@ def test_a_path_too_long_for_a_socket_gets_one_in_the_temporary_folder(folder: P
     with EmbeddedServer(deep, durable=False) as url:
         assert one(url, "SELECT 1") == 1
         assert str(deep) not in url
-    assert not list(Path(tempfile.gettempdir()).glob("oomph-*"))
+        sockets = Path(str(conninfo_to_dict(url)["host"]))
+        assert sockets.parent == Path(tempfile.gettempdir())
+    assert not sockets.exists()
 
 
 def test_a_folder_of_something_else_is_refused(folder: Path) -> None:

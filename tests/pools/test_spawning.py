@@ -111,6 +111,7 @@ async def test_where_the_kernel_refuses_a_fork_the_job_is_given_back(few_process
 
 async def test_a_scratch_folder_that_cannot_be_made_gives_the_job_back(tmp_path: Path) -> None:
     """Scenario 29: a disk that is gone; and one that somebody only tidied up."""
+    (tmp_path / "disk").mkdir()
     async with open_kitchen(scratch_path=str(tmp_path / "disk")) as kitchen:
         shutil.rmtree(tmp_path / "disk")
         assert "No such file" in uncharged(await kitchen.cook("ok"))
