@@ -120,6 +120,9 @@ class Claims:
             self._attempts.start(job, self._trusted)
 
     async def release_unknown(self) -> int:
-        """Give back what a claim of this worker took although its answer never arrived."""
+        """Give back what a claim of this worker took although its answer never arrived; one on its way is waited for.
+
+        Raises `DatabaseUnavailable`.
+        """
         async with self._turn:
             return await self._recovery.release_unknown(self._worker_id, self._attempts.fences)

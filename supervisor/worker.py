@@ -9,9 +9,10 @@ the process goes on under a new id once the database answers again.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
+from typing import Any
 
 from jobs.app import App
 from jobs.database import Database, DatabaseUnavailable
@@ -38,6 +39,7 @@ log = logging.getLogger("oomph.worker")
 RESCUE_SECONDS = 1.0  # a lost worker's jobs move on within a second after its lease
 TICK_SECONDS = 1.0  # the longest sleep of the scheduler: another worker may have changed a schedule
 WATCH_SECONDS = 0.2
+LEAVE_SECONDS = 5.0  # for the last calls to the database
 END_SECONDS = 15.0  # for attempts that were told to end: a coroutine's cancel grace, a kill and its clean-up
 
 
@@ -130,8 +132,22 @@ class Worker:
         if self._attempts.running:
             log.warning("giving back %s attempts that still run", self._attempts.running)
             self._attempts.stop_all(Intent.LEASE_LOST if self._lease_lost else Intent.SHUTDOWN)
-        if not await self._attempts.wait_ended(END_SECONDS):
+        if not await self._settle():
             log.error("%s outcomes could not be written in time", len(self._attempts.fences))
+
+    async def _settle(self) -> bool:
+        """Wait until claims that are still on their way are given back and every outcome is written. Returns whether."""
+        until = time.monotonic() + END_SECONDS
+        if not await _ended_within(END_SECONDS, self._release_unknown()):
+            log.warning("claims whose answer is not known are left to a rescue: the database does not answer")
+        return await self._attempts.wait_ended(until - time.monotonic())
+
+    async def _release_unknown(self) -> None:
+        while True:
+            with suppress(DatabaseUnavailable):
+                await self._worker.claims.release_unknown()
+                return
+            await asyncio.sleep(WATCH_SECONDS)
 
     async def _close(self) -> None:
         """Release everything, also after a start that failed; never hang on a database that does not answer."""
@@ -143,6 +159,11 @@ class Worker:
             await pool.stop()
         for service in self._services:
             service.cancel()
+        if not await _ended_within(LEAVE_SECONDS, self._leave()):
+            log.warning("the database does not answer; the worker leaves without its goodbye")
+        ignore_signals()
+
+    async def _leave(self) -> None:
         await asyncio.gather(*self._services, return_exceptions=True)
         if self._listener is not None:
             await self._listener.stop()
@@ -150,7 +171,6 @@ class Worker:
             with suppress(DatabaseUnavailable):
                 await self._tenure.end()
         await self._database.close()
-        ignore_signals()
 
     @property
     def _worker(self) -> Tenure:
@@ -305,3 +325,14 @@ class Worker:
             log.info("%s: %s -> %s", event, self._state, state)
             self._state = state
             self._news.set()
+
+
+async def _ended_within(seconds: float, work: Coroutine[Any, Any, object]) -> bool:
+    """Wait for `work`, `seconds` at most; psycopg takes ten more to give up a call that nobody answers."""
+    task = asyncio.create_task(work)
+    await asyncio.wait({task}, timeout=seconds)
+    if not task.done():
+        task.cancel()
+        return False
+    await task
+    return True

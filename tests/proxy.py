@@ -36,6 +36,7 @@ class Proxy:
         self._swallowed: bytes | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._accepting = 0
         self.connections = 0
 
     def __enter__(self) -> Self:
@@ -82,6 +83,9 @@ class Proxy:
     async def _stop(self) -> None:
         self._server.close()
         await self._cut()
+        self._flowing.set()
+        while self._accepting:
+            await asyncio.sleep(0.01)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -96,7 +100,12 @@ class Proxy:
             writer.transport.abort()
             return
         self.connections += 1
+        self._writers.add(writer)
+        self._accepting += 1
         await self._flowing.wait()
+        self._accepting -= 1
+        if self._refusing:  # cut while it waited
+            return
         try:
             upstream_reader, upstream = await asyncio.open_unix_connection(self._target)
         except OSError:  # the server is down

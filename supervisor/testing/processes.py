@@ -79,7 +79,7 @@ class WorkerProcess:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def wait(self, seconds: float = 60.0) -> int:
+    def wait(self, seconds: float = 45.0) -> int:
         """Its exit status."""
         return self.process.wait(seconds)
 

@@ -20,8 +20,9 @@ from tests.chaos.checker import check
 from tests.chaos.history import read
 
 TRIAL_SECONDS = 90.0  # on a machine with other work; most take five
+LEASE_SECONDS = 3.0
 SETTINGS = {
-    "WORKER_LEASE_SECONDS": "3",
+    "WORKER_LEASE_SECONDS": f"{LEASE_SECONDS:g}",
     "WORKER_SHUTDOWN_SECONDS": "0.5",
     "WORKER_INGEST_MEMORY_MB": "200",
     "WORKER_CALL_TIMEOUT_SECONDS": "8",
@@ -30,12 +31,15 @@ AT_SHUTDOWN = {Failpoint.DRAINED, Failpoint.RELEASED, Failpoint.DEREGISTERED}
 AT_LOSS = {Failpoint.LEASE_LOST, Failpoint.TENURE_LOST}
 # Each new template, and each child, is armed anew: such a worker never gets well, so a healthy one joins it.
 IN_CHILDREN = {Failpoint.SPAWNED, Failpoint.RETURNED, Failpoint.TOLD}
-LEFT = "SELECT id FROM background_jobs WHERE kind <> ALL (%s) AND status IN ('queued', 'running')"
+LEFT = (  # occurrences come for ever; of them only those count that a dead worker has left behind
+    "SELECT id FROM background_jobs WHERE status IN ('queued', 'running') AND (kind <> ALL (%s) "
+    "OR worker_id IN (SELECT id FROM background_workers WHERE pid = %s) AND status = 'running' AND %s)"
+)
 STEAL = (  # as if a claim had been committed whose answer never came
     "UPDATE background_jobs SET status = 'running', claim = claim + 1, attempt = attempt + 1, "
     "started_at = clock_timestamp(), worker_id = %s WHERE id = %s"
 )
-LOSE = "UPDATE background_workers SET lost_at = clock_timestamp() WHERE pid = %s AND lost_at IS NULL"
+LOCK = "SELECT FROM background_workers WHERE pid = %s AND lost_at IS NULL FOR UPDATE"
 DEAD_WORKER = (
     "INSERT INTO background_workers (id, host, pid, version, pools, kinds, lease_until) "
     "VALUES (gen_random_uuid(), 'elsewhere', 1, '0', '{}', '{}', clock_timestamp() - interval '1 s') RETURNING id"
@@ -105,7 +109,7 @@ class Trial:
                 provoked = self._provoke()
             elif self.places & AT_LOSS and not hit:
                 # Usually the keeper sees it first; where the loop does, the next lease is lost as well.
-                self._db.execute(LOSE, [self._victim.pid])
+                self._lose_lease()
             left = self._left()
             if hit and not left:
                 return
@@ -126,8 +130,14 @@ class Trial:
                 self._db.execute(STEAL, [worker, job])
         if self.places & AT_LOSS:
             self._put(AGENT, "wait", 1)
-            self._db.execute(LOSE, [self._victim.pid])
+            self._lose_lease()
         return True
+
+    def _lose_lease(self) -> None:
+        """Nobody can renew it until it is over; marking it as lost would end jobs that their owner rightly runs."""
+        with psycopg.connect(self.url) as holder:
+            holder.execute(LOCK, [self._victim.pid])
+            time.sleep(LEASE_SECONDS)
 
     def _end(self) -> None:
         """SIGTERM while something runs; whatever that leaves is finished by another worker."""
@@ -158,7 +168,8 @@ class Trial:
         for (kind,) in self._db.execute("SELECT kind FROM background_kinds WHERE paused_at IS NOT NULL").fetchall():
             with suppress(ControlError):
                 resume(self._db, kind, actor="trial")
-        return [row[0] for row in self._db.execute(LEFT, [[task.kind for task in TICKS]]).fetchall()]
+        values = [[task.kind for task in TICKS], self._victim.pid, self._is_dead(self._victim)]
+        return [row[0] for row in self._db.execute(LEFT, values).fetchall()]
 
     def _running(self) -> int:
         (count,) = self._row(

@@ -31,7 +31,8 @@ class Ran:
 
 
 def environment(library: Library) -> Mapping[str, str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("WORKER_", "OOMPH_"))}
+    unset = ("WORKER_", "OOMPH_", "COLUMNS")  # the last one is how wide a table may be
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(unset)}
     return {**clean, "DATABASE_URL": library.url, "OBJECT_STORE_URL": library.store_url}
 
 

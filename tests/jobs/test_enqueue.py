@@ -20,7 +20,7 @@ from jobs.store import JobStore
 from tests.jobs.callers import CALLERS, Held, async_engine, asyncpg_arguments, psycopg_connection, settle, sync_engine
 from tests.jobs.lab import LETTER, NOTE, PARCEL, Connection, Note, add, hire, job, scalar
 
-ORGANIZATION = uuid.uuid4()
+ORGANIZATION = uuid.UUID(int=1)
 HOUR = timedelta(hours=1)
 
 

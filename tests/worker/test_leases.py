@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from supervisor.loop import CANCEL_SECONDS
 from supervisor.testing.processes import is_alive
 from supervisor.testing.waiting import wait_for
+from supervisor.worker import END_SECONDS, LEAVE_SECONDS
 from tests.proxy import Proxy
 from tests.worker.app import AGENT, DEADLY, INGEST, SYSTEM
 from tests.worker.conftest import Bench
@@ -154,6 +156,16 @@ def test_a_frozen_listen_connection_is_noticed_and_replaced(bench: Bench) -> Non
         worker.wait_log("listener: back again", 30)
         job_id = bench.put(AGENT)
         bench.wait(job_id, "succeeded", seconds=10)
+
+
+def test_a_worker_ends_in_time_although_the_database_says_nothing_any_more(bench: Bench) -> None:
+    with Proxy(bench.url) as proxy:
+        worker = bench.start(proxy.url, WORKER_LEASE_SECONDS="60", WORKER_SHUTDOWN_SECONDS="1")
+        bench.wait(bench.put(AGENT, "wait", 60), "running")
+        proxy.freeze()
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(1 + END_SECONDS + LEAVE_SECONDS + CANCEL_SECONDS + 5) == 0
+        assert "leaves without its goodbye" in worker.text()
 
 
 def test_a_loop_that_is_blocked_when_the_lease_is_lost_ends_the_process(bench: Bench) -> None:

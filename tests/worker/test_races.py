@@ -47,6 +47,22 @@ def test_a_claim_whose_answer_was_lost_is_given_back_uncharged(bench: Bench) -> 
         assert bench.job(job_id, "attempt, claim") == (1, 2)
 
 
+def test_a_claim_that_is_on_its_way_when_the_shutdown_begins_is_given_back(bench: Bench) -> None:
+    """The worker has nothing to drain as SIGTERM comes, and the answer to its claim is late, then lost."""
+    with Proxy(bench.url) as proxy:
+        worker = bench.start(proxy.url, WORKER_CALL_TIMEOUT_SECONDS="5", WORKER_LEASE_SECONDS="60", WORKER_LISTEN="off")
+        proxy.swallow(b"agent-work")
+        job_id = bench.put(AGENT)
+        bench.wait(job_id, "running")
+        worker.signal(signal.SIGTERM)
+        worker.wait_log("drained: draining -> terminating")
+        proxy.cut()
+        proxy.heal()
+        assert worker.wait() == 0
+        assert bench.attempts(job_id, "verdict, charged") == [("released", False)]
+        assert bench.job(job_id, "status, attempt, claim") == ("queued", 0, 1)
+
+
 def test_a_cancel_that_races_the_success_leaves_one_terminal_state(bench: Bench) -> None:
     """Scenario 27: a cancel and the end of the job in the same moment."""
     bench.start()
