@@ -136,7 +136,7 @@ class Worker:
             log.error("%s outcomes could not be written in time", len(self._attempts.fences))
 
     async def _settle(self) -> bool:
-        """Wait until claims that are still on their way are given back and every outcome is written. Returns whether."""
+        """Wait until claims that are on their way are given back and every outcome is written. Returns whether."""
         until = time.monotonic() + END_SECONDS
         if not await _ended_within(END_SECONDS, self._release_unknown()):
             log.warning("claims whose answer is not known are left to a rescue: the database does not answer")

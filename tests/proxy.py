@@ -36,7 +36,7 @@ class Proxy:
         self._swallowed: bytes | None = None
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._accepting = 0
+        self._accepting: set[asyncio.Task[None]] = set()
         self.connections = 0
 
     def __enter__(self) -> Self:
@@ -84,8 +84,7 @@ class Proxy:
         self._server.close()
         await self._cut()
         self._flowing.set()
-        while self._accepting:
-            await asyncio.sleep(0.01)
+        await asyncio.gather(*self._accepting, return_exceptions=True)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -101,9 +100,10 @@ class Proxy:
             return
         self.connections += 1
         self._writers.add(writer)
-        self._accepting += 1
+        if (task := asyncio.current_task()) is not None:
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
         await self._flowing.wait()
-        self._accepting -= 1
         if self._refusing:  # cut while it waited
             return
         try:
