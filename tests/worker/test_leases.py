@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from supervisor.listener import PROOF_SECONDS, PROOF_TIMEOUT
 from supervisor.loop import CANCEL_SECONDS
 from supervisor.testing.processes import is_alive
 from supervisor.testing.waiting import wait_for
@@ -151,7 +152,8 @@ def test_a_frozen_listen_connection_is_noticed_and_replaced(bench: Bench) -> Non
         worker = bench.start(WORKER_LISTEN_URL=proxy.url, WORKER_POLL_SECONDS="60")
         wait_for(lambda: proxy.connections, "the listener's connection")
         proxy.freeze()
-        worker.wait_log("listener: the database is not available", 30)
+        # The next proof, its bound, and what psycopg takes to give a call up.
+        worker.wait_log("listener: the database is not available", PROOF_SECONDS + PROOF_TIMEOUT + 10 + 10)
         proxy.heal()
         worker.wait_log("listener: back again", 30)
         job_id = bench.put(AGENT)
