@@ -89,7 +89,10 @@ class ScratchFolders:
 
 
 def _is_ours(folder: Path) -> bool:
-    info = folder.lstat()
+    try:
+        info = folder.lstat()
+    except FileNotFoundError:  # another worker that starts here swept it first
+        return False
     return stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid()
 
 
@@ -100,7 +103,7 @@ def _remove(top: Path, until: float) -> bool:
     except FileNotFoundError:
         return True
     except NotADirectoryError:  # the job put something else in its place
-        top.unlink()
+        top.unlink(missing_ok=True)
         return True
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from pools.identity import Marks, Owner, mark_of, owner_is_gone
 from pools.ingest import IngestPool
 from pools.leftovers import sweep_processes
 from pools.options import IngestOptions
+from pools.scratch import ScratchFolders
 from tests.pools.handlers_app import app
 from tests.pools.kitchen import SPEC, is_dead, open_kitchen, text_of, until
 
@@ -55,6 +57,7 @@ def end(killed: "subprocess.Popen[str]") -> None:
     killed.stdout.close()
 
 
+@pytest.mark.alone  # every worker that starts on this host sweeps
 async def test_helpers_and_folders_of_a_killed_supervisor_are_swept_by_the_next_one(tmp_path: Path) -> None:
     """Scenarios 18 and 19, this side of the database: SIGKILL to the supervisor, with children and daemons running."""
     ready = tmp_path / "ready"
@@ -73,6 +76,17 @@ async def test_helpers_and_folders_of_a_killed_supervisor_are_swept_by_the_next_
             assert (await kitchen.cook("ok")).outcome == Succeeded(None)
     finally:
         killed.kill()
+
+
+def test_workers_that_start_together_sweep_without_being_in_each_others_way(tmp_path: Path) -> None:
+    left = [tmp_path / replace(Owner.this_process(), start=start).name for start in range(200)]
+    for folder in left:
+        (folder / "job-1" / "inside").mkdir(parents=True)
+    sweepers = [ScratchFolders(str(tmp_path), Owner.this_process()) for _ in range(4)]
+    with ThreadPoolExecutor(len(sweepers)) as threads:
+        swept = sum(threads.map(ScratchFolders.sweep, sweepers))
+    assert swept >= len(left)  # some see the same folder go
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_what_belongs_to_another_live_supervisor_is_never_touched(tmp_path: Path) -> None:
