@@ -64,6 +64,7 @@ class Handler:
     task: Task[Any]
     function: HandlerFunction
     takes_context: bool = field(init=False)
+    is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.task, Task):
@@ -80,12 +81,10 @@ class Handler:
             raise TypeError(f"handler of {self.task.kind} must take (payload) or (payload, job), not {signature}")
         takes_context = len(required) == 2 or (len(positional) >= 2 and positional[1].name == "job")
         object.__setattr__(self, "takes_context", takes_context)
-
-    @property
-    def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(inspect.unwrap(self.function)) or inspect.iscoroutinefunction(
+        is_async = inspect.iscoroutinefunction(inspect.unwrap(self.function)) or inspect.iscoroutinefunction(
             getattr(self.function, "__call__", None)  # noqa: B004  (an instance with an async __call__)
         )
+        object.__setattr__(self, "is_async", is_async)
 
 
 class Misfire(StrEnum):

@@ -35,7 +35,6 @@ class Failpoint(StrEnum):
     REAPED = "reaped"  # the child is reaped -> its verdict is made
     REPORTED = "reported"  # a report is made -> the writer has it
     OUTCOME_TAKEN = "outcome-taken"  # the writer took reports -> they are sent
-    SUCCESSES_WRITTEN = "successes-written"  # successes are executed -> they are committed
     SUCCESSES_COMMITTED = "successes-committed"  # successes are committed -> the worker knows
     STREAK_COUNTED = "streak-counted"  # a kind's streak has moved -> it is committed with the outcome
     OUTCOME_WRITTEN = "outcome-written"  # another outcome is executed -> it is committed

@@ -5,17 +5,17 @@ the caller is told which. `DatabaseUnavailable` is the one exception that means 
 """
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg import errors
 
 from jobs.app import App
 from jobs.backoff import backoff
-from jobs.database import Database, Session, json_or_none
+from jobs.database import Database, DatabaseUnavailable, Session, json_or_none
 from jobs.failpoints import Failpoint, failpoint
 from jobs.health import judge
 from jobs.outcome import (
@@ -34,16 +34,14 @@ from jobs.outcome import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(NamedTuple):
     """What every write about a running job must match, together with `status = 'running'`."""
 
     id: int
     claim: int
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedJob:
+class ClaimedJob(NamedTuple):
     """A job as its claim returned it."""
 
     id: int
@@ -56,10 +54,21 @@ class ClaimedJob:
     timeout: timedelta
     organization_id: str | None = None
     concurrency_key: str | None = None
+    priority: int = 1
+    run_after: float = 0.0  # seconds since 1970
 
     @property
     def fence(self) -> Fence:
         return Fence(self.id, self.claim)
+
+
+class Mark(NamedTuple):
+    """How far a worker has claimed of one kind and priority: the last job's place in the queue."""
+
+    kind: str
+    priority: int
+    run_after: float
+    id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +141,27 @@ class JobStore:
         """Take this worker's row away; it stays while a job is still running under it, so that others rescue it."""
         await self._database.fetch("deregister", worker_id=worker_id)
 
-    async def claim(self, worker_id: UUID, pool: str, kinds: Sequence[str], slots: int) -> Claim:
-        """Take up to `slots` due jobs of these kinds, best first."""
+    async def claim(
+        self, worker_id: UUID, pool: str, kinds: Sequence[str], slots: int, marks: Collection[Mark] = ()
+    ) -> Claim:
+        """Take up to `slots` due jobs of these kinds, best first; of a kind and priority with a mark, those past it."""
         try:
-            rows = await self._database.fetch("claim", worker_id=worker_id, pool=pool, kinds=list(kinds), slots=slots)
+            rows = await self._database.fetch(
+                "claim",
+                worker_id=worker_id,
+                pool=pool,
+                kinds=list(kinds),
+                slots=slots,
+                mark_kinds=[mark.kind for mark in marks],
+                mark_priorities=[mark.priority for mark in marks],
+                mark_run_afters=[mark.run_after for mark in marks],
+                mark_ids=[mark.id for mark in marks],
+            )
         except errors.UniqueViolation:
             # The backstop of invariant 5: somebody set a job of the same concurrency key to running by hand, or the
             # database's own isolation level hides what other claims did. They made progress, so asking again does too.
             return Claim([], parked=1)
-        return Claim([_claimed(row) for row in rows if row[1] is not None], parked=rows[0][0])
+        return Claim([_claimed(row) for row in rows if row[1] is not None], parked=rows[0][0] if rows else 0)
 
     async def claim_probe(self, worker_id: UUID, pool: str, kinds: Sequence[str]) -> list[ClaimedJob]:
         """Take the one job that a paused kind may run as its probe, if one was asked for."""
@@ -156,25 +177,24 @@ class JobStore:
         return None if rows[0][0] is None else float(rows[0][0])
 
     async def complete(self, successes: Mapping[Fence, str | None]) -> set[Fence]:
-        """Write many successes (JSON results) in one transaction. Returns the fences that were lost."""
-        async with self._database.transaction() as session:
-            rows = await session.fetch(
-                "complete",
-                ids=[fence.id for fence in successes],
-                claims=[fence.claim for fence in successes],
-                results=list(successes.values()),
+        """Write many successes (JSON results), all or nothing. Returns the fences that `finish` has to decide about.
+
+        Those are the lost ones, and successes that change their kind's health; all, where somebody holds a row's lock.
+        """
+        fences = sorted(successes)  # two statements that change many running jobs never wait in a circle
+        try:
+            refused = await self._database.fetch(
+                "complete_many",
+                ids=[fence.id for fence in fences],
+                claims=[fence.claim for fence in fences],
+                results=[successes[fence] for fence in fences],
             )
-            troubled = await session.fetch(
-                "troubled_kinds", kinds=sorted({row[2] for row in rows}), ids=[row[0] for row in rows]
-            )
-            for (kind,) in troubled:
-                for job_id, _, _, generation in (row for row in rows if row[2] == kind):
-                    await judge(
-                        session, kind, Verdict.SUCCEEDED, self._pause_after, job_id=job_id, generation=generation
-                    )
-            failpoint(Failpoint.SUCCESSES_WRITTEN)
+        except DatabaseUnavailable as error:
+            if isinstance(error.__cause__, errors.LockNotAvailable):
+                return set(fences)
+            raise
         failpoint(Failpoint.SUCCESSES_COMMITTED)
-        return set(successes) - {Fence(*row[:2]) for row in rows}
+        return {Fence._make(row) for row in refused}
 
     async def finish(self, fence: Fence, report: AttemptReport) -> Finished | Lost:
         """Write how one attempt ended: job, attempt, streak and perhaps the kind's pause, all or nothing."""
@@ -328,4 +348,4 @@ class JobStore:
 
 
 def _claimed(row: Sequence[Any]) -> ClaimedJob:
-    return ClaimedJob(*row[1:])
+    return ClaimedJob._make(row[1:])

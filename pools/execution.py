@@ -6,7 +6,6 @@ strongest evidence that a verdict can have.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -27,7 +26,9 @@ class Intent(StrEnum):
     SCRATCH = "scratch"
 
 
-@dataclass(eq=False)
+Report = Callable[[AttemptReport], None]
+
+
 class Execution:
     """One attempt of one job, from its claim to its report.
 
@@ -35,31 +36,48 @@ class Execution:
     that could not end what it ran: the attempt is reported, its slot stays closed until that future is done.
     """
 
-    job: ClaimedJob
-    handler: Handler
-    publish: Callable[[float, str], None]
-    intent: Intent | None = None
-    lingering: asyncio.Future[Any] | None = None
-    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    __slots__ = ("_on_stop", "_stopping", "handler", "intent", "job", "lingering", "publish")
+
+    def __init__(self, job: ClaimedJob, handler: Handler, publish: Callable[[float, str], None]) -> None:
+        self.job = job
+        self.handler = handler
+        self.publish = publish
+        self.intent: Intent | None = None
+        self.lingering: asyncio.Future[Any] | None = None
+        self._on_stop: Callable[[], None] | None = None
+        self._stopping: asyncio.Event | None = None
+
+    def on_stop(self, end: Callable[[], None]) -> None:
+        """Call `end` once somebody has asked for the end; at once, if that has happened."""
+        self._on_stop = end
+        if self.intent is not None:
+            end()
 
     def stop(self, intent: Intent) -> None:
         """Ask the pool to end this attempt. The first intent stays; later calls change nothing."""
         if self.intent is None:
             self.intent = intent
-            self._stopping.set()
+            if self._stopping is not None:
+                self._stopping.set()
+            if self._on_stop is not None:
+                self._on_stop()
 
     async def stopping(self) -> Intent:
         """Wait until somebody asked for the end; return why."""
-        await self._stopping.wait()
+        if self._stopping is None:
+            self._stopping = asyncio.Event()
+        if self.intent is None:
+            await self._stopping.wait()
         assert self.intent is not None
         return self.intent
 
 
 class JobPool(Protocol):
-    """Where attempts run. `run` never raises for what a job does: it always returns a report."""
+    """Where attempts run."""
 
     async def start(self) -> None: ...
 
-    async def run(self, execution: Execution) -> AttemptReport: ...
+    def begin(self, execution: Execution, report: Report) -> None:
+        """Run one attempt; call `report` once, on the loop, when it has ended. Whatever a job does is a report."""
 
     async def stop(self) -> None: ...

@@ -19,8 +19,9 @@ from jobs.task import Pool
 from pools import process, startup
 from pools.budget import MemoryBudget
 from pools.cgroups import CgroupError, Leaves
+from pools.errors import describe
 from pools.evidence import ChildEvidence
-from pools.execution import Execution, Intent
+from pools.execution import Execution, Intent, Report
 from pools.frames import pack
 from pools.identity import Marks, Owner
 from pools.life import Household, Life, job_frame
@@ -83,6 +84,7 @@ class IngestPool:
         )
         self._budget = MemoryBudget(self._options.budget_mb)
         self._fresh_mb = 0.0  # what an executed child has at its gate, as far as any was seen
+        self._tasks: set[asyncio.Task[AttemptReport]] = set()
         self._running: set[Execution] = set()
         self._lingering: set[asyncio.Future[None]] = set()
         self._idle = asyncio.Event()
@@ -145,6 +147,17 @@ class IngestPool:
         self._check_room()
         if self._options.start_method is StartMethod.EXEC or self._options.user or self._options.read_paths:
             await self._rehearse()
+
+    def begin(self, execution: Execution, report: Report) -> None:
+        """Run one attempt as a task; see `run`."""
+
+        def ended(task: "asyncio.Task[AttemptReport]") -> None:
+            self._tasks.discard(task)
+            report(_report_of(task, execution))
+
+        task = asyncio.create_task(self.run(execution), name=f"job {execution.job.id}")
+        self._tasks.add(task)
+        task.add_done_callback(ended)
 
     async def run(self, execution: Execution) -> AttemptReport:
         """Run one attempt; return its report when no process of it is left, or when what is left lingers."""
@@ -286,3 +299,14 @@ def _unfit(execution: Execution, limit_mb: int) -> AttemptReport | None:
     except ValueError as error:
         return AttemptReport(Failed(JobError("InvalidPayload", f"the payload is too long: {error}"), True))
     return None
+
+
+def _report_of(task: "asyncio.Task[AttemptReport]", execution: Execution) -> AttemptReport:
+    if task.cancelled():  # nobody here does that: a handler has cancelled what is not its own
+        log.error("job %s: its attempt was cancelled from within the worker", execution.job.id)
+        return AttemptReport(Returned(Verdict.RELEASED, "a handler cancelled the tasks of the worker"))
+    if (error := task.exception()) is not None:
+        # A fault of ours: whatever a job does is a report. The job must not hang on it.
+        log.error("job %s: its pool failed", execution.job.id, exc_info=error)
+        return AttemptReport(Failed(describe(error)))
+    return task.result()

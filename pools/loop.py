@@ -10,7 +10,7 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,15 +31,18 @@ from jobs.outcome import (
 )
 from jobs.task import PermanentError, Snooze
 from pools.errors import describe, invalid_payload
-from pools.execution import Execution, Intent
+from pools.execution import Execution, Intent, Report
 
 log = logging.getLogger("oomph.loop")
+
+_NOTHING = Succeeded()  # of a handler that returns nothing: most of them
+SUCCESS = AttemptReport(_NOTHING)
 
 CANCEL_GRACE = 5.0  # seconds that a cancelled coroutine has for its own clean-up before it is disowned
 
 
 class LoopPool:
-    """Runs attempts as tasks of the running loop."""
+    """Runs attempts on the running loop: one task, or one thread, for each."""
 
     async def start(self) -> None:
         """Nothing to prepare."""
@@ -47,62 +50,90 @@ class LoopPool:
     async def stop(self) -> None:
         """Nothing to release: whoever runs attempts waits for them."""
 
-    async def run(self, execution: Execution) -> AttemptReport:
-        """Run one attempt to its report. Never raises for what a job does."""
+    def begin(self, execution: Execution, report: Report) -> None:
+        """Run one attempt; call `report` once, when it has ended or is disowned. Never raises for what a job does."""
         job, task = execution.job, execution.handler.task
         try:
             payload = task.payload_type.model_validate_json(job.payload)
         except ValidationError as error:
-            return AttemptReport(Failed(invalid_payload(error), permanent=True))
+            report(AttemptReport(Failed(invalid_payload(error), permanent=True)))
+            return
         except BaseException as error:  # noqa: BLE001  (a validator of the user's may raise anything, also SystemExit)
-            return AttemptReport(Failed(describe(error), permanent=True))
-        context = BoundContext(
-            job.id, job.claim, job.attempt, job.organization_id, datetime.now(UTC) + job.timeout, execution.publish
-        )
-        arguments = (payload, context) if execution.handler.takes_context else (payload,)
-        started: _Coroutine | _Thread = (
-            _Coroutine(execution.handler.function(*arguments))  # type: ignore[arg-type]
-            if execution.handler.is_async
-            else _Thread(execution, arguments)
-        )
-        deadline = asyncio.get_running_loop().call_later(job.timeout.total_seconds(), execution.stop, Intent.DEADLINE)
-        stopping = asyncio.create_task(execution.stopping())
-        try:
-            both: set[asyncio.Future[Any]] = {started.future, stopping}
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if not started.future.done():
-                frames = started.stack()
-                await started.end(execution)
-                if not _succeeded(started.future):
-                    return AttemptReport(_stopped(execution, frames))
-            return AttemptReport(_outcome(execution, context, started.future))
-        finally:
-            deadline.cancel()
-            stopping.cancel()
-            if execution.lingering is None:
-                started.future.cancel()  # nothing to do for one that is done; this attempt itself may be cancelled
+            report(AttemptReport(Failed(describe(error), permanent=True)))
+            return
+        context: BoundContext | None = None
+        arguments: tuple[Any, ...] = (payload,)
+        if execution.handler.takes_context:
+            deadline = datetime.now(UTC) + job.timeout
+            context = BoundContext(job.id, job.claim, job.attempt, job.organization_id, deadline, execution.publish)
+            arguments = (payload, context)
+        (_Coroutine if execution.handler.is_async else _Thread)(execution, context, arguments, report)
 
 
 class HandlerExit(Exception):
     """A coroutine raised SystemExit or KeyboardInterrupt, which asyncio would let out of the loop."""
 
 
-async def _contained(coroutine: Coroutine[Any, Any, BaseModel | None]) -> BaseModel | None:
-    try:
-        return await coroutine
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise HandlerExit(f"the handler raised {error!r}") from error
+class _Run:
+    """One handler that runs: its future, its deadline, and its one report."""
+
+    def __init__(
+        self, execution: Execution, context: BoundContext | None, arguments: tuple[Any, ...], report: Report
+    ) -> None:
+        self._execution = execution
+        self._context = context
+        self._report: Report | None = report
+        self._loop = asyncio.get_running_loop()
+        self._frames = ""
+        self._was_stopped = False
+        self._future = self._begin(execution.handler.function, arguments)
+        self._future.add_done_callback(self._ended)
+        self._timer = self._loop.call_later(execution.job.timeout.total_seconds(), execution.stop, Intent.DEADLINE)
+        execution.on_stop(self._stop)
+
+    def _begin(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> "asyncio.Future[BaseModel | None]":
+        raise NotImplementedError
+
+    def _stop(self) -> None:
+        """End the handler, or what can be ended of it; what has ended already keeps its outcome."""
+        raise NotImplementedError
+
+    def _disown(self) -> None:
+        self._execution.lingering = self._future
+        self._send(_stopped(self._execution, self._frames))
+
+    def _ended(self, future: "asyncio.Future[BaseModel | None]") -> None:
+        if self._report is None:
+            if not future.cancelled():
+                future.exception()  # of a disowned one nobody wants to know
+            return
+        if self._was_stopped and not _succeeded(future):
+            self._send(_stopped(self._execution, self._frames))
+        else:
+            self._send(_outcome(self._execution, self._context, future))
+
+    def _send(self, outcome: Outcome) -> None:
+        self._timer.cancel()
+        report, self._report = self._report, None
+        if report is not None:
+            report(SUCCESS if outcome is _NOTHING else AttemptReport(outcome))
 
 
-class _Coroutine:
-    def __init__(self, coroutine: Coroutine[Any, Any, BaseModel | None]) -> None:
-        self._coroutine = coroutine
-        self.future = asyncio.ensure_future(_contained(coroutine))
+class _Coroutine(_Run):
+    def _begin(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> "asyncio.Future[BaseModel | None]":
+        return self._loop.create_task(self._contained(function, arguments), name=f"job {self._execution.job.id}")
 
-    def stack(self) -> str:
+    async def _contained(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseModel | None:
+        self._coroutine = function(*arguments)
+        try:
+            return await self._coroutine  # type: ignore[no-any-return]
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise HandlerExit(f"the handler raised {error!r}") from error
+
+    def _stack(self) -> str:
         """Where the coroutine stands, down to the innermost await."""
         frames: list[str] = []
-        inner: Any = self._coroutine
+        inner: Any = getattr(self, "_coroutine", None)
         while inner is not None:
             frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
             if frame is None:
@@ -111,55 +142,63 @@ class _Coroutine:
             inner = getattr(inner, "cr_await", None) or getattr(inner, "gi_yieldfrom", None)
         return "".join(frames)
 
-    async def end(self, execution: Execution) -> None:
-        self.future.cancel()
-        await asyncio.wait({self.future}, timeout=CANCEL_GRACE)
-        if not self.future.done():
-            log.error("job %s ignores its cancellation and is disowned:\n%s", execution.job.id, self.stack())
-            execution.lingering = self.future
+    def _stop(self) -> None:
+        frames = self._stack()
+        if self._future.cancel():
+            self._frames, self._was_stopped = frames, True
+            self._timer.cancel()
+            self._timer = self._loop.call_later(CANCEL_GRACE, self._ignored)
+
+    def _ignored(self) -> None:
+        log.error("job %s ignores its cancellation and is disowned:\n%s", self._execution.job.id, self._stack())
+        self._disown()
 
 
-class _Thread:
-    def __init__(self, execution: Execution, arguments: tuple[Any, ...]) -> None:
-        self.future: asyncio.Future[BaseModel | None] = asyncio.get_running_loop().create_future()
-        self._loop = asyncio.get_running_loop()
-        self._function = execution.handler.function
-        self._arguments = arguments
+class _Thread(_Run):
+    def _begin(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> "asyncio.Future[BaseModel | None]":
+        future: asyncio.Future[BaseModel | None] = self._loop.create_future()
         # A daemon: a disowned thread must not keep the process from ending.
-        self._thread = threading.Thread(target=self._main, name=f"job {execution.job.id}", daemon=True)
+        self._thread = threading.Thread(
+            target=_settle_from_thread,
+            args=(future, function, arguments),
+            name=f"job {self._execution.job.id}",
+            daemon=True,
+        )
         self._thread.start()
+        return future
 
-    def stack(self) -> str:
+    def _stop(self) -> None:
+        if self._future.done():
+            return
         frame = sys._current_frames().get(self._thread.ident or 0)
-        return "".join(traceback.format_stack(frame)) if frame else ""
+        self._frames = "".join(traceback.format_stack(frame)) if frame else ""
+        log.warning("job %s runs in a thread, which cannot be stopped; it is disowned", self._execution.job.id)
+        self._disown()
 
-    async def end(self, execution: Execution) -> None:
-        log.warning("job %s runs in a thread, which cannot be stopped; it is disowned", execution.job.id)
-        execution.lingering = self.future
 
-    def _main(self) -> None:
-        try:
-            result: Any = self._function(*self._arguments)
-        except BaseException as error:  # noqa: BLE001  (whatever ends the thread must reach the loop)
-            # StopIteration cannot be set on a future; any other wrapper would do.
-            settled: Any = RuntimeError(f"handler raised {error!r}") if isinstance(error, StopIteration) else error
-            self._settle(settled, failed=True)
-        else:
-            self._settle(result, failed=False)
+def _settle_from_thread(
+    future: "asyncio.Future[BaseModel | None]", function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    result: Any = None
+    failure: BaseException | None = None
+    try:
+        result = function(*arguments)
+    except BaseException as error:  # noqa: BLE001  (whatever ends the thread must reach the loop)
+        # StopIteration cannot be set on a future; any other wrapper would do.
+        failure = RuntimeError(f"handler raised {error!r}") if isinstance(error, StopIteration) else error
 
-    def _settle(self, value: Any, *, failed: bool) -> None:
-        def settle() -> None:
-            if not self.future.done():
-                self.future.set_exception(value) if failed else self.future.set_result(value)
+    def settle() -> None:
+        if not future.done():
+            future.set_result(result) if failure is None else future.set_exception(failure)
 
-        try:
-            self._loop.call_soon_threadsafe(settle)
-        except RuntimeError:  # the loop has ended before its disowned thread did
-            log.info("a disowned thread returned after the worker's end")
+    try:
+        future.get_loop().call_soon_threadsafe(settle)
+    except RuntimeError:  # the loop has ended before its disowned thread did
+        log.info("a disowned thread returned after the worker's end")
 
 
 def _succeeded(future: "asyncio.Future[BaseModel | None]") -> bool:
-    return future.done() and not future.cancelled() and future.exception() is None
+    return not future.cancelled() and future.exception() is None
 
 
 def _stopped(execution: Execution, frames: str) -> Outcome:
@@ -175,10 +214,12 @@ def _stopped(execution: Execution, frames: str) -> Outcome:
             return Returned(Verdict.RELEASED, "the worker shut down")
 
 
-def _outcome(execution: Execution, context: BoundContext, future: "asyncio.Future[BaseModel | None]") -> Outcome:
+def _outcome(execution: Execution, context: BoundContext | None, future: "asyncio.Future[BaseModel | None]") -> Outcome:
     try:
         value = future.result()
-        return Succeeded(completed_in=True) if context.completed_in else _success(value)
+        if context is not None and context.completed_in:
+            return Succeeded(completed_in=True)
+        return _NOTHING if value is None else _success(value)
     except Snooze as snooze:
         return Snoozed(snooze.delay)
     except LeaseLost:

@@ -7,7 +7,10 @@ running, and a slow database slows the claims down instead of filling the memory
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 
 from jobs.app import App
 from jobs.database import DatabaseUnavailable
@@ -46,8 +49,11 @@ class Attempts:
         self._on_slot = on_slot
         self._running: dict[Fence, Execution] = {}
         self._progress: dict[Fence, tuple[float, str]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._progressed = asyncio.Event()
         self._in_use = dict.fromkeys(pools, 0)
+
+    def slots(self, pool: Pool) -> int:
+        return self._slots[pool]
 
     def free_slots(self, pool: Pool) -> int:
         return self._slots[pool] - self._in_use[pool]
@@ -71,16 +77,21 @@ class Attempts:
         """Run one claimed job. Its slot must be free."""
         pool = Pool(job.pool)
         assert self._in_use[pool] < self._slots[pool], "claimed more than the free slots"
-        execution = Execution(job, self._app.handlers[job.kind], lambda *news: self._publish(job.fence, news))
-        self._running[job.fence] = execution
+        fence = job.fence
+        execution = Execution(job, self._app.handlers[job.kind], partial(self._publish, fence))
+        self._running[fence] = execution
         self._in_use[pool] += 1
-        task = asyncio.create_task(self._run(execution, pool, trusted), name=f"job {job.id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        report = partial(self._reported, execution, fence, pool, trusted)
+        try:
+            self._pools[pool].begin(execution, report)
+        except Exception as error:
+            # A pool never raises for what a job does, so this is a fault of ours; the job must not hang on it.
+            log.exception("job %s: its pool failed", job.id)
+            report(AttemptReport(Failed(describe(error))))
 
     def give_back(self, job: ClaimedJob, trusted: Callable[[], bool], verdict: Verdict, why: str) -> None:
         """Return a claimed job that was never started, uncharged."""
-        self._outcomes.submit(job.fence, AttemptReport(Returned(verdict, why)), trusted)
+        self._outcomes.submit(job.fence, AttemptReport(Returned(verdict, why)), trusted, self._progressed.set)
 
     def stop_all(self, intent: Intent) -> None:
         """Ask every running attempt to end."""
@@ -99,13 +110,14 @@ class Attempts:
 
         What lingers is not waited for: it was reported, and nothing here can end it.
         """
-        try:
-            async with asyncio.timeout(max(seconds, 0)):
-                while self._tasks:
-                    await asyncio.wait(self._tasks)
-                await self._outcomes.all_settled()
-        except TimeoutError:
-            return False
+        until = time.monotonic() + seconds
+        while self._running or self._outcomes.fences:
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            self._progressed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._progressed.wait(), left)
         return True
 
     async def flush_progress(self) -> float:
@@ -123,30 +135,27 @@ class Attempts:
                     execution.stop(Intent.LEASE_LOST)
         return PROGRESS_SECONDS
 
-    def _publish(self, fence: Fence, news: tuple[float, str]) -> None:
+    def _publish(self, fence: Fence, fraction: float, note: str) -> None:
         if fence in self._running:
-            self._progress[fence] = news
+            self._progress[fence] = (fraction, note)
 
-    async def _run(self, execution: Execution, pool: Pool, trusted: Callable[[], bool]) -> None:
-        job = execution.job
+    def _reported(
+        self, execution: Execution, fence: Fence, pool: Pool, trusted: Callable[[], bool], report: AttemptReport
+    ) -> None:
         try:
-            report = await self._pools[pool].run(execution)
             failpoint(Failpoint.REPORTED)
-        except asyncio.CancelledError:
-            # Nobody here cancels this task: a handler has cancelled what is not its own.
-            log.exception("job %s: its attempt was cancelled from within the worker", job.id)
-            report = AttemptReport(Returned(Verdict.RELEASED, "a handler cancelled the tasks of the worker"))
         except Exception as error:
-            # A pool never raises for what a job does, so this is a fault of ours; the job must not hang on it.
-            log.exception("job %s: its pool failed", job.id)
+            log.exception("job %s: its report failed", fence.id)
             report = AttemptReport(Failed(describe(error)))
         if isinstance(report.outcome, Failed) and report.outcome.error.message:
-            _log_failure(job, report.outcome.error)
-        del self._running[job.fence]
-        self._progress.pop(job.fence, None)
-        self._outcomes.submit(job.fence, report, trusted)
-        await self._outcomes.settled(job.fence)
-        if execution.lingering is None:
+            _log_failure(execution.job, report.outcome.error)
+        del self._running[fence]
+        self._progress.pop(fence, None)
+        self._outcomes.submit(fence, report, trusted, partial(self._settled, execution, pool))
+
+    def _settled(self, execution: Execution, pool: Pool) -> None:
+        self._progressed.set()
+        if execution.lingering is None or execution.lingering.done():
             self._free(pool)
         else:
             execution.lingering.add_done_callback(lambda _: self._free(pool))

@@ -6,18 +6,51 @@ was lost is found by comparing under that lock.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from uuid import UUID
 
 from jobs.app import App
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import Verdict
 from jobs.recovery import Recovery
-from jobs.store import ClaimedJob, JobStore
+from jobs.store import ClaimedJob, JobStore, Mark
 from jobs.task import Pool
 from supervisor.attempts import Attempts
 
+MAX_BATCH = 250  # jobs a claim: while one batch is written, the next one is claimed
+MIN_BATCH = 20  # with so few slots a claim takes all that are free
+MARK_SECONDS = 1.0  # the longest that a job which comes back to an earlier place is passed over
 IDLE_HORIZON = 300.0  # the longest back-off: what is due later than that is somebody's plan, not work in progress
+
+
+class _Marks:
+    """How far one pool's claims have come while the queue is longer than they take.
+
+    What finished jobs leave in the index is walked over by every claim that starts at the queue's head, for as long as
+    anybody's old snapshot can see them. So claims that follow each other go on where the last one ended. A job that
+    comes to an earlier place meanwhile is found when the marks are dropped: after a second, and after a claim that was
+    not full.
+    """
+
+    def __init__(self) -> None:
+        self._marks: dict[tuple[str, int], Mark] = {}
+        self._since = 0.0
+
+    def current(self) -> Collection[Mark]:
+        if self._marks and time.monotonic() - self._since > MARK_SECONDS:
+            self.forget()
+        return self._marks.values()
+
+    def move(self, claimed: Sequence[ClaimedJob]) -> None:
+        if not self._marks:
+            self._since = time.monotonic()
+        last = {(job.kind, job.priority): job for job in claimed}  # they are in the queue's order
+        for place, job in last.items():
+            self._marks[place] = Mark(job.kind, job.priority, job.run_after, job.id)
+
+    def forget(self) -> None:
+        self._marks = {}
 
 
 class Claims:
@@ -43,6 +76,7 @@ class Claims:
     ) -> None:
         self._worker_id = worker_id
         self._kinds = {pool: app.kinds(pool) for pool in pools}
+        self._batch = {pool: min(MAX_BATCH, max(MIN_BATCH, attempts.slots(pool) // 2)) for pool in pools}
         self._store = store
         self._recovery = recovery
         self._attempts = attempts
@@ -54,6 +88,7 @@ class Claims:
         self._probe = dict.fromkeys(pools, True)
         self._turn = asyncio.Lock()
         self._idle: dict[Pool, bool] = dict.fromkeys(pools, False)
+        self._marks: dict[Pool, _Marks] = {pool: _Marks() for pool in pools}
 
     def wake(self, pool: Pool) -> None:
         """Look at the queue of this pool now."""
@@ -78,7 +113,7 @@ class Claims:
         self._idle[pool] = False
         wait = self._poll
         if self._may_claim() and self._ready[pool]() and self._kinds[pool]:
-            slots = self._attempts.free_slots(pool)
+            slots = min(self._attempts.free_slots(pool), self._batch[pool])
             if slots > 0:
                 taken, more = await self._claim(pool, slots)
                 if more or taken == slots:
@@ -98,12 +133,20 @@ class Claims:
     async def _claim(self, pool: Pool, slots: int) -> tuple[int, bool]:
         async with self._turn:
             kinds = self._kinds[pool]
-            claim = await self._store.claim(self._worker_id, pool, kinds, slots)
+            marks = self._marks[pool]
+            used = marks.current()
+            claim = await self._store.claim(self._worker_id, pool, kinds, slots, used)
             if claim.jobs:
                 failpoint(Failpoint.CLAIMED)
             for job in claim.jobs:
                 self._start(job)
             taken = len(claim.jobs)
+            if taken == slots:
+                marks.move(claim.jobs)
+            else:
+                marks.forget()
+                if used:  # there may be something before them
+                    return taken, True
             if self._probe[pool] and taken < slots:
                 for job in await self._store.claim_probe(self._worker_id, pool, kinds):
                     self._start(job)

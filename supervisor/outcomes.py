@@ -7,8 +7,9 @@ would refuse the write. Only the refunds of a lost lease are still offered; the 
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -26,13 +27,13 @@ FIRST_RETRY = 0.1
 LAST_RETRY = 2.0
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Pending:
     report: AttemptReport
     trusted: Callable[[], bool]
+    settled: Callable[[], None]
     tries: int = 0
     unstorable: bool = False
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class OutcomeWriter:
@@ -41,7 +42,8 @@ class OutcomeWriter:
     def __init__(self, store: JobStore) -> None:
         self._store = store
         self._pending: dict[Fence, _Pending] = {}
-        self._waiting: asyncio.Queue[Fence] = asyncio.Queue()
+        self._waiting: deque[Fence] = deque()
+        self._news = asyncio.Event()
         self._singles = asyncio.Semaphore(CONCURRENT_WRITES)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -50,36 +52,35 @@ class OutcomeWriter:
         """The attempts that ended and are not written yet."""
         return list(self._pending)
 
-    def submit(self, fence: Fence, report: AttemptReport, trusted: Callable[[], bool]) -> None:
+    def submit(
+        self, fence: Fence, report: AttemptReport, trusted: Callable[[], bool], settled: Callable[[], None]
+    ) -> None:
         """Take over one report; `trusted()` tells whether its lease still holds.
 
-        Bounded by the slots: an attempt keeps its slot until its report is settled.
+        `settled()` is called once the report is written, refused or dropped. Bounded by the slots: an attempt keeps
+        its slot until then.
         """
-        self._pending[fence] = _Pending(report, trusted)
-        self._waiting.put_nowait(fence)
-
-    async def settled(self, fence: Fence) -> None:
-        """Wait until the report of `fence` is written, refused or dropped."""
-        if (pending := self._pending.get(fence)) is not None:
-            await pending.settled.wait()
-
-    async def all_settled(self) -> None:
-        """Wait until nothing is pending."""
-        while self._pending:
-            await next(iter(self._pending.values())).settled.wait()
+        self._pending[fence] = _Pending(report, trusted, settled)
+        self._put(fence)
 
     async def run(self) -> None:
-        """Write what comes, until cancelled."""
+        """Write what comes, until cancelled: at once when idle; while a batch is written, the next one gathers."""
         while True:
-            fences = [await self._waiting.get()]
-            while not self._waiting.empty() and len(fences) < COMMIT_BATCH:
-                fences.append(self._waiting.get_nowait())
-            plain = [fence for fence in fences if _is_plain(self._pending[fence].report)]
-            for fence in fences:
-                if not _is_plain(self._pending[fence].report):
-                    self._spawn(self._write_single(fence))
-            if plain:
-                await self._write_successes(plain)
+            await self._news.wait()
+            self._news.clear()
+            while self._waiting:
+                fences = [self._waiting.popleft() for _ in range(min(len(self._waiting), COMMIT_BATCH))]
+                plain = [fence for fence in fences if _is_plain(self._pending[fence].report)]
+                if len(plain) < len(fences):
+                    for fence in fences:
+                        if not _is_plain(self._pending[fence].report):
+                            self._spawn(self._write_single(fence))
+                if plain:
+                    await self._write_successes(plain)
+
+    def _put(self, fence: Fence) -> None:
+        self._waiting.append(fence)
+        self._news.set()
 
     async def _write_successes(self, fences: list[Fence]) -> None:
         results = {}
@@ -130,7 +131,7 @@ class OutcomeWriter:
                     return
                 failure = Failed(JobError("OutcomeNotStored", f"{type(error).__name__}: {error}"))
                 pending.report, pending.unstorable = AttemptReport(failure), True
-                self._waiting.put_nowait(fence)
+                self._put(fence)
                 return
             except Exception as error:
                 log.exception("job %s: its outcome could not be written", fence.id)
@@ -158,10 +159,10 @@ class OutcomeWriter:
             if pending.tries == 1:
                 log.warning("job %s: its outcome waits for the database: %s", fence.id, error)
             delay = min(FIRST_RETRY * 2 ** min(pending.tries, 10), LAST_RETRY)
-            asyncio.get_running_loop().call_later(delay, self._waiting.put_nowait, fence)
+            asyncio.get_running_loop().call_later(delay, self._put, fence)
 
     def _settled(self, fence: Fence) -> None:
-        self._pending.pop(fence).settled.set()
+        self._pending.pop(fence).settled()
 
     def _spawn(self, writing: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(writing)

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # a closed terminal ends the worker in order, too
 IGNORED = (signal.SIGUSR1, signal.SIGUSR2)  # by default they kill
@@ -10,8 +11,15 @@ IGNORED = (signal.SIGUSR1, signal.SIGUSR2)  # by default they kill
 
 def on_signal(call: Callable[[], None]) -> None:
     """Have each of them call `call` on the running loop, where it may only set a flag."""
+    loop = asyncio.get_running_loop()
+
+    def tell(*_: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: the end that was asked for has come
+            loop.call_soon_threadsafe(call)
+
+    # Not the loop's own handlers: as it removes them, the default is back for a moment, and that kills.
     for number in ENDING:
-        asyncio.get_running_loop().add_signal_handler(number, call)
+        signal.signal(number, tell)
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
 
@@ -23,5 +31,4 @@ def ignore_signals() -> None:
     deploy would look like a death.
     """
     for number in ENDING:
-        asyncio.get_running_loop().remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)

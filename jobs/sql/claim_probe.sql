@@ -32,4 +32,4 @@ UPDATE background_jobs AS job
   FROM chosen, marked
  WHERE job.id = chosen.id
 RETURNING 0, job.id, job.claim, job.kind, job.pool, job.payload::text, job.attempt, job.max_attempts, job.timeout,
-          job.organization_id, job.concurrency_key
+          job.organization_id, job.concurrency_key, job.priority, date_part('epoch', job.run_after)

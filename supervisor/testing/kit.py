@@ -15,7 +15,7 @@ import psycopg
 from jobs.app import App, Handler
 from jobs.database import Database
 from jobs.enqueue import enqueue
-from jobs.outcome import AttemptReport, Succeeded, Verdict
+from jobs.outcome import AttemptReport, Verdict
 from jobs.store import JobStore
 from jobs.task import P, Payload, Task
 from pools.execution import Execution
@@ -125,11 +125,10 @@ class Kit:
             jobs = (await store.claim(worker_id, pool, [kind], 1)).jobs
             if [job.id for job in jobs] != [job_id]:
                 raise AssertionError(f"job {job_id} is not the next of its kind: {jobs}")
-            report = await LoopPool().run(Execution(jobs[0], handler, lambda *_: None))
-            if isinstance(report.outcome, Succeeded) and not report.outcome.completed_in:
-                await store.complete({jobs[0].fence: report.outcome.result})
-            else:
-                await store.finish(jobs[0].fence, report)
+            ended: asyncio.Future[AttemptReport] = asyncio.get_running_loop().create_future()
+            LoopPool().begin(Execution(jobs[0], handler, lambda *_: None), ended.set_result)
+            report = await ended
+            await store.finish(jobs[0].fence, report)
             await store.deregister(worker_id)
             return report
         finally:

@@ -1,7 +1,7 @@
 """What the tests of `jobs` share: one declaration, workers with real leases, reports by name, looks at the tables."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,7 @@ import psycopg
 
 from jobs import App, Handler, Payload, Pool, Task
 from jobs.outcome import AttemptReport, Cancelled, Died, Failed, JobError, Returned, Snoozed, Succeeded, Verdict
-from jobs.store import ClaimedJob, JobStore
+from jobs.store import ClaimedJob, Fence, JobStore, Lost
 
 Connection = psycopg.Connection[Any]
 
@@ -71,6 +71,16 @@ async def hire(
     worker_id = uuid4()
     await store.register(worker_id, host=host, pid=4711, version="1", pools=["system", "ingest"], app=app, lease=lease)
     return Worker(worker_id, store, host, list(app.handlers))
+
+
+async def succeed(store: JobStore, successes: Mapping[Fence, str | None]) -> set[Fence]:
+    """Write successes as a worker does: together, what that refuses one by one. Returns the fences that were lost."""
+    refused = await store.complete(successes)
+    lost = set()
+    for fence in sorted(refused):
+        if isinstance(await store.finish(fence, AttemptReport(Succeeded(successes[fence]))), Lost):
+            lost.add(fence)
+    return lost
 
 
 def add(db: Connection, count: int = 1, **columns: Any) -> list[int]:

@@ -48,6 +48,7 @@ from tests.jobs.lab import (
     returned,
     scalar,
     snoozed,
+    succeed,
     until,
     waiting_for_locks,
 )
@@ -173,7 +174,7 @@ async def test_a_worker_leaves_only_without_running_jobs(db: Connection, worker:
     running = await worker.claim_one()
     await worker.store.deregister(worker.id)
     assert scalar(db, "SELECT count(*) FROM background_workers") == 1
-    await worker.store.complete({running.fence: None})
+    await succeed(worker.store, {running.fence: None})
     await worker.store.deregister(worker.id)
     assert scalar(db, "SELECT count(*) FROM background_workers") == 0
 
@@ -184,7 +185,7 @@ Write = Callable[[JobStore, Fence], Awaitable[Any]]
 
 
 async def complete(store: JobStore, fence: Fence) -> Any:
-    return await store.complete({fence: '{"late": true}'})
+    return await succeed(store, {fence: '{"late": true}'})
 
 
 async def publish(store: JobStore, fence: Fence) -> Any:
@@ -251,7 +252,7 @@ async def test_what_an_older_claim_writes_changes_nothing(
     assert (job(db, old.id, ENTIRE), attempts(db, old.id, "background_attempts::text")) == before
     assert scalar(db, "SELECT count(*) FROM background_kinds WHERE kill_streak > 0") == 0
     if taken_again:
-        assert await worker.store.complete({new.fence: None}) == set()
+        assert await succeed(worker.store, {new.fence: None}) == set()
 
 
 @pytest.mark.parametrize("late", LATE)
@@ -285,7 +286,7 @@ async def test_a_batch_tells_an_older_claim_of_a_job_from_the_newest(db: Connect
     new = await worker.claim_one()
     assert await worker.store.progress({old.fence: (0.9, "old"), new.fence: (0.1, "new")}) == {old.fence}
     assert job(db, old.id, "progress_note") == "new"
-    assert await worker.store.complete({old.fence: '"old"', new.fence: '"new"'}) == {old.fence}
+    assert await succeed(worker.store, {old.fence: '"old"', new.fence: '"new"'}) == {old.fence}
     assert job(db, old.id, "result") == "new"
 
 
@@ -294,8 +295,8 @@ async def test_a_batch_of_successes_names_exactly_the_lost_ones(db: Connection, 
     jobs = await worker.claim()
     for lost in jobs[:3]:
         await worker.store.finish(lost.fence, FAILURE)
-    assert await worker.store.complete({job.fence: None for job in jobs}) == {job.fence for job in jobs[:3]}
-    assert await worker.store.complete({}) == set()
+    assert await succeed(worker.store, {job.fence: None for job in jobs}) == {job.fence for job in jobs[:3]}
+    assert await succeed(worker.store, {}) == set()
 
 
 # Endings and their price.
@@ -308,7 +309,7 @@ async def test_a_success_clears_what_earlier_attempts_left(db: Connection, worke
     running = await worker.claim_one()
     await worker.store.progress({running.fence: (0.5, "half")})
     assert job(db, running.id, "progress, progress_note, error ->> 'type'") == (0.5, "half", "ValueError")
-    await worker.store.complete({running.fence: '{"pages": 3}'})
+    await succeed(worker.store, {running.fence: '{"pages": 3}'})
     assert job(db, running.id, "status, result, progress, progress_note, error, finished_at IS NOT NULL, attempt") == (
         "succeeded",
         {"pages": 3},
@@ -444,7 +445,7 @@ async def test_a_success_that_was_faster_than_the_cancel_stays_a_success(db: Con
     (job_id,) = add(db)
     running = await worker.claim_one()
     cancel(db, job_id, actor="ana")
-    assert await worker.store.complete({running.fence: None}) == set()
+    assert await succeed(worker.store, {running.fence: None}) == set()
     assert job(db, job_id, "status, error") == ("succeeded", None)
 
 
@@ -684,7 +685,7 @@ async def test_two_batches_that_end_streaks_of_the_same_kinds_do_not_deadlock(db
             batches.append([job for kind in kinds for job in await worker.claim(kinds=[kind], slots=5)])
         lost = await asyncio.gather(
             *(
-                worker.store.complete({job.fence: None for job in jobs})
+                succeed(worker.store, {job.fence: None for job in jobs})
                 for worker, jobs in zip(workers, batches, strict=True)
             )
         )
@@ -763,6 +764,6 @@ async def test_progress_and_successes_of_the_same_jobs_in_any_order_do_not_deadl
         assert await asyncio.gather(*writes) == [set()] * 3
     await asyncio.gather(
         worker.store.progress(dict.fromkeys(fences, (1.0, "last"))),
-        worker.store.complete(dict.fromkeys(fences[::-1])),
+        succeed(worker.store, dict.fromkeys(fences[::-1])),
     )
     assert scalar(db, "SELECT count(*) FROM background_jobs WHERE status = 'succeeded'") == 400

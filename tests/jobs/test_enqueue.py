@@ -18,7 +18,7 @@ from sqlalchemy import orm
 from jobs import Job, Payload, Pool, Priority, Task, enqueue, enqueue_many
 from jobs.store import JobStore
 from tests.jobs.callers import CALLERS, Held, async_engine, asyncpg_arguments, psycopg_connection, settle, sync_engine
-from tests.jobs.lab import LETTER, NOTE, PARCEL, Connection, Note, add, hire, job, scalar
+from tests.jobs.lab import LETTER, NOTE, PARCEL, Connection, Note, add, hire, job, scalar, succeed
 
 ORGANIZATION = uuid.UUID(int=1)
 HOUR = timedelta(hours=1)
@@ -467,8 +467,8 @@ async def test_dedupe_counts_a_queued_copy_and_only_with_dedupe_active_a_running
     second = enqueue(connection, NOTE, Note(), dedupe_key="k")
     assert second is not None
     connection.commit()
-    await store.complete({running.fence: None})
-    await store.complete({(await worker.claim_one()).fence: None})
+    await succeed(store, {running.fence: None})
+    await succeed(store, {(await worker.claim_one()).fence: None})
     assert enqueue(connection, NOTE, Note(), dedupe_key="k", dedupe_active=True) is not None
 
 

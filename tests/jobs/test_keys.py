@@ -19,7 +19,6 @@ from jobs.control import ControlError, cancel, pause, resume, retry
 from jobs.database import Database, DatabaseUnavailable
 from jobs.outcome import Verdict
 from jobs.recovery import Recovery
-from jobs.sql import statement
 from jobs.store import ClaimedJob, Finished, JobStore
 from tests.jobs.lab import (
     CANCEL,
@@ -40,6 +39,7 @@ from tests.jobs.lab import (
     returned,
     scalar,
     snoozed,
+    succeed,
     until,
     waiting_for_locks,
 )
@@ -122,7 +122,7 @@ class Race:
             with self._at_work(claim.jobs):
                 await asyncio.sleep(0.002)
             if not self.trouble:
-                assert await store.complete({job.fence: None for job in claim.jobs}) == set()
+                assert await succeed(store, {job.fence: None for job in claim.jobs}) == set()
                 continue
             fate = chance.random()
             if fate < 0.03:
@@ -130,7 +130,7 @@ class Race:
                 worker = await hire(store, host=f"racer-{number}")
                 continue
             lucky = [taken for taken in claim.jobs if chance.random() < 0.7]
-            await self._persist(store.complete, {taken.fence: None for taken in lucky})
+            await self._persist(succeed, store, {taken.fence: None for taken in lucky})
             for taken in claim.jobs:
                 if taken not in lucky:
                     await self._persist(store.finish, taken.fence, chance.choice(MISFORTUNES))
@@ -282,7 +282,7 @@ async def delete(db: Connection, worker: Worker, running: ClaimedJob, recovery: 
 
 
 async def succeed_in_bulk(db: Connection, worker: Worker, running: ClaimedJob, recovery: Recovery) -> None:
-    await worker.store.complete({running.fence: None})
+    await succeed(worker.store, {running.fence: None})
 
 
 async def lose_the_worker(db: Connection, worker: Worker, running: ClaimedJob, recovery: Recovery) -> None:
@@ -327,7 +327,7 @@ async def test_every_end_of_a_running_job_lets_the_next_of_its_key_go(
     assert (job(db, first, "blocked"), job(db, second, "blocked")) == (False, True)
     db.execute("UPDATE background_jobs SET run_after = now() + interval '1 hour' WHERE id = %s", [running.id])
     assert [job.id for job in await worker.claim()] == [first]
-    await worker.store.complete({lab_fence(first): None})
+    await succeed(worker.store, {lab_fence(first): None})
     assert [job.id for job in await worker.claim()] == [second]
 
 
@@ -367,10 +367,8 @@ async def test_an_end_waits_for_the_claim_that_is_parking_behind_it(db: Connecti
     running = await worker.claim_one()
     (next_one,) = add(db, concurrency_key="k")
     with psycopg.connect(url) as claimer:
-        claimer.execute(
-            statement("claim"), {"worker_id": worker.id, "pool": "system", "kinds": worker.kinds, "slots": 10}
-        )
-        ending = asyncio.create_task(worker.store.complete({running.fence: None}))
+        claimer.execute("SELECT * FROM background_claim(%s, 'system', %s, 10)", [worker.id, worker.kinds])
+        ending = asyncio.create_task(succeed(worker.store, {running.fence: None}))
         await until(lambda: waiting_for_locks(db) == 1)
         claimer.commit()
     await ending
@@ -401,7 +399,7 @@ async def test_a_claim_takes_the_best_of_a_key_and_parks_the_rest(db: Connection
     claim = await worker.store.claim(worker.id, "system", worker.kinds, 10)
     assert [job.id for job in claim.jobs] == soon
     assert claim.parked == 2
-    await worker.store.complete({claim.jobs[0].fence: None})
+    await succeed(worker.store, {claim.jobs[0].fence: None})
     assert [job.id for job in await worker.claim()] == other
     assert job(db, late[0], "blocked") is True
 
@@ -437,13 +435,13 @@ async def test_a_paused_kind_at_the_head_of_a_key_does_not_hold_up_the_other_kin
     await worker.claim_all(slots=100)
     assert scalar(db, "SELECT count(*) FROM background_jobs WHERE blocked") == 23
     pause(db, "note", actor="ana")
-    await worker.store.complete({running.fence: None})
+    await succeed(worker.store, {running.fence: None})
     done = []
     for _ in others:
         taken = await worker.claim_one()
         done.append(taken.id)
         await worker.claim_all(slots=100)
-        await worker.store.complete({taken.fence: None})
+        await succeed(worker.store, {taken.fence: None})
     assert done == others  # one after the other, without any help by a sweep
     # Those of the paused kind wait for its resume, and then for nothing.
     assert await recovery.sweep_blocked() == 0
@@ -461,7 +459,7 @@ async def test_a_kind_that_was_paused_after_its_job_was_woken_does_not_hold_up_t
     (woken,) = add(db, priority=0, concurrency_key="k")
     (behind,) = add(db, kind="letter", concurrency_key="k")
     await worker.claim_all()
-    await worker.store.complete({running.fence: None})
+    await succeed(worker.store, {running.fence: None})
     assert job(db, woken, "blocked") is False
     pause(db, "note", actor="ana")
     assert await worker.claim() == []
@@ -477,7 +475,7 @@ async def test_a_probe_finds_a_job_that_was_blocked_when_its_kind_was_paused(
     (blocked,) = add(db, concurrency_key="k")
     await worker.claim_all()
     pause(db, "note", actor="ana")
-    await worker.store.complete({running.fence: None})
+    await succeed(worker.store, {running.fence: None})
     resume(db, "note", actor="ana", probe=True)
     await recovery.sweep_blocked()
     assert [job.id for job in await worker.store.claim_probe(worker.id, "system", ["note"])] == [blocked]
@@ -487,7 +485,7 @@ async def test_the_sweep_finds_those_whose_predecessor_was_cancelled_in_the_queu
     db: Connection, worker: Worker, recovery: Recovery, queue: tuple[ClaimedJob, int, int]
 ) -> None:
     running, first, second = queue
-    await worker.store.complete({running.fence: None})
+    await succeed(worker.store, {running.fence: None})
     cancel(db, first, actor="ana")
     assert await worker.claim() == []
     assert await recovery.sweep_blocked() == 1
@@ -661,7 +659,7 @@ async def test_a_copy_in_a_transaction_that_stays_open_delays_the_outcome_and_lo
         assert job(db, old, "status, attempt") == ("running", 1)
         (other,) = add(db)
         assert [job.id for job in await worker.claim()] == [other]  # everything else goes on
-        await store.complete({running.fence: None})  # and so does a success of the same job
+        await succeed(store, {running.fence: None})  # and so does a success of the same job
     assert job(db, old) == "succeeded"
     await database.close()
 

@@ -23,6 +23,7 @@ from tests.jobs.lab import (
     job,
     returned,
     scalar,
+    succeed,
 )
 
 KILL = died(Verdict.OOM_KILLED, "oom_kill went from 3 to 4")
@@ -88,7 +89,7 @@ async def test_a_paused_kind_starts_nothing_and_its_running_jobs_finish(
     (letter,) = add(db, kind="letter")
     assert [job.id for job in await one.claim()] == [letter]  # other kinds go on
     assert await other.claim() == []
-    assert await other.store.complete({running.fence: None}) == set()
+    assert await succeed(other.store, {running.fence: None}) == set()
     assert health(db) == (5, True)  # what was running when it was paused does not open it
 
 
@@ -120,7 +121,7 @@ async def test_a_success_in_a_batch_ends_the_streak(db: Connection, worker: Work
     await run(db, worker, *[KILL] * 4)
     add(db, 10)
     jobs = await worker.claim()
-    await worker.store.complete({taken.fence: None for taken in jobs})
+    await succeed(worker.store, {taken.fence: None for taken in jobs})
     assert health(db) == (0, False)
 
 
@@ -146,7 +147,7 @@ async def test_outcomes_from_before_the_resume_do_not_count(db: Connection, work
         assert await worker.store.finish(taken.fence, KILL) == Finished("dead")
     assert health(db) == (0, False)
     await run(db, worker, *[KILL] * 4)
-    await worker.store.complete({taken.fence: None for taken in old[6:]})
+    await succeed(worker.store, {taken.fence: None for taken in old[6:]})
     assert health(db) == (4, False)  # nor do old successes end the new streak
     assert (await run(db, worker, KILL))[0].paused
 
@@ -180,7 +181,7 @@ async def test_a_success_of_a_healthy_kind_does_not_touch_its_row(db: Connection
     before = version()
     add(db, 10)
     jobs = await worker.claim()
-    await worker.store.complete({taken.fence: None for taken in jobs})
+    await succeed(worker.store, {taken.fence: None for taken in jobs})
     assert version() == before  # not even locked
     await run(db, worker, AttemptReport(Succeeded()), FAILURE)
     assert [row[:2] for row in version()] == [row[:2] for row in before]  # not written
@@ -224,7 +225,7 @@ async def test_a_probe_lets_exactly_one_job_through_and_its_success_opens_the_ki
     ((worker, probe),) = sent
     assert await probe_all(claimers) == []
     assert health(db) == (0, True)
-    await worker.store.complete({probe.fence: None})
+    await succeed(worker.store, {probe.fence: None})
     assert health(db) == (0, False)
     assert scalar(db, "SELECT probe_job_id FROM background_kinds WHERE kind = 'note'") is None
     assert len(await worker.claim()) == 10
@@ -279,7 +280,7 @@ async def test_a_pause_during_the_probe_is_not_undone_by_its_success(db: Connect
     resume(db, "note", actor="ana", probe=True)
     (probe,) = await worker.store.claim_probe(worker.id, "system", ["note"])
     pause(db, "note", actor="bo", reason="stop, wrong kind")
-    await worker.store.complete({probe.fence: None})
+    await succeed(worker.store, {probe.fence: None})
     assert health(db) == (0, True)
 
 

@@ -29,6 +29,7 @@ from tests.jobs.lab import (
     hire,
     job,
     scalar,
+    succeed,
     until,
     waiting_for_locks,
 )
@@ -143,7 +144,7 @@ async def test_a_late_finish_that_comes_second_is_refused(db: Connection, worker
     running = await worker.claim_one()
     expire(db, worker)
     await recovery.rescue()
-    assert await worker.store.complete({running.fence: None}) == {running.fence}
+    assert await succeed(worker.store, {running.fence: None}) == {running.fence}
     assert await worker.store.finish(running.fence, FAILURE) == Lost()
     assert attempts(db, running.id) == ["worker_lost"]
 
@@ -172,7 +173,7 @@ async def test_a_rescuer_racing_late_finishes_leaves_one_outcome_each(
         for running in jobs[:40]:
             with suppress(DatabaseUnavailable):  # a rescue that holds the row for longer than we wait for a lock
                 written += isinstance(await worker.store.finish(running.fence, FAILURE), Finished)
-        lost = await worker.store.complete({running.fence: None for running in jobs[40:]})
+        lost = await succeed(worker.store, {running.fence: None for running in jobs[40:]})
         return written + 40 - len(lost)
 
     late, rescued = await asyncio.gather(finish_late(), recovery.rescue())

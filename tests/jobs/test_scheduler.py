@@ -12,7 +12,7 @@ from jobs.database import Database
 from jobs.schedule import EPOCH
 from jobs.scheduler import Scheduler
 from jobs.store import JobStore
-from tests.jobs.lab import SUCCESS, Connection, hire, scalar
+from tests.jobs.lab import SUCCESS, Connection, hire, scalar, succeed
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 DIGEST = Task(
@@ -246,7 +246,7 @@ async def test_a_removed_schedule_fires_no_more_and_its_queued_jobs_are_cancelle
     await scheduler(database, hourly("b")).sync()
     assert db.execute("SELECT name FROM background_schedules").fetchall() == [("b",)]
     assert jobs(db, "status, error ->> 'type'") == [("running", None), ("cancelled", "ScheduleRemoved")]
-    assert await store.complete({running.fence: None}) == set()
+    assert await succeed(store, {running.fence: None}) == set()
     # An old worker that still runs cannot fire it.
     db.execute("UPDATE background_schedules SET next_occurrence = now() + interval '1 hour'")
     assert await both.tick() == set()

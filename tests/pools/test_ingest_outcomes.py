@@ -319,7 +319,7 @@ async def test_children_are_counted_while_they_run(kitchen: Kitchen) -> None:
 
 async def test_a_kind_the_template_does_not_know_is_given_back(kitchen: Kitchen) -> None:
     execution = kitchen.order("ok")
-    object.__setattr__(execution.job, "kind", "unheard-of")
+    execution.job = execution.job._replace(kind="unheard-of")
     report = await kitchen.pool.run(execution)
     assert isinstance(report.outcome, Returned)
     assert report.outcome.verdict is Verdict.SPAWN_FAILED

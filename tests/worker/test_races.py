@@ -20,7 +20,7 @@ def test_a_commit_whose_answer_was_lost_counts_once(bench: Bench) -> None:
         jobs = [bench.put(AGENT, "wait", 1), bench.put(AGENT, "fail", text="once"), bench.put(INGEST, "wait", 1)]
         bench.wait(jobs[0], "running")
         bench.wait(jobs[2], "running")
-        proxy.swallow(b"COMMIT\x00")
+        proxy.swallow(b"refused_id")
         bench.wait(jobs[0], "succeeded")  # committed, and the worker does not know
         bench.wait(jobs[2], "succeeded")
         proxy.cut()
