@@ -57,9 +57,9 @@ class System(ABC):
     def enqueuer(self, place: Place) -> AbstractContextManager[Callable[[int], object]]:
         """A call that enqueues one no-op job and has committed it when it returns."""
 
+    @abstractmethod
     def settle(self, place: Place) -> None:
         """Called once the jobs are enqueued, before the worker is started."""
-        return  # nothing, unless there is a database to vacuum
 
 
 class OnPostgreSQL(System):

@@ -27,6 +27,9 @@ class OnRedis(System):
             connection.flushall()
         return ground.place(ground.redis_url())
 
+    def settle(self, place: Place) -> None:
+        """Redis has nothing to vacuum."""
+
 
 class Rq(OnRedis):
     """The worker forks for every job; what `preload` names is imported before, as rq's documentation advises."""
