@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 
 from bench.marks import PATH, Marks
-from bench.processes import Command, Running, wait_for
+from bench.processes import Command, Running, exact_cpu_seconds, tree_of
 from supervisor.embedded import EmbeddedServer
 
 SETTINGS = {
@@ -32,6 +32,7 @@ SETTINGS = {
 }
 REDIS_SETTINGS = ("--save", "3600 1 300 100 60 10000", "--appendonly", "no")  # as Debian ships it
 REDIS_SECONDS = 10.0
+SHOWN_CHARS = 160  # of a statement, in the results
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +133,12 @@ class Ground:
     def postgresql_cpu_seconds(self) -> float:
         """CPU time of all server processes so far, those that ended included."""
         postmaster = int((self._server.data / "postmaster.pid").read_text().split()[0])
-        ticks = 0
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with suppress(OSError):
-                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                    if int(entry.name) == postmaster:
-                        ticks += sum(map(int, fields[11:15]))
-                    elif int(fields[1]) == postmaster:
-                        ticks += sum(map(int, fields[11:13]))
-        return ticks / os.sysconf("SC_CLK_TCK")
+        ended = sum(map(int, _stat_fields(postmaster)[13:15])) / os.sysconf("SC_CLK_TCK")
+        return ended + sum(exact_cpu_seconds(process.pid) for process in tree_of(postmaster))
+
+
+def _stat_fields(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def settle(url: str) -> None:
@@ -149,6 +146,30 @@ def settle(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("VACUUM ANALYZE")
         db.execute("CHECKPOINT")
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """What ran in a database since its counting was begun: calls by text. Ours are left out."""
+
+    calls: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.calls.values())
+
+    @property
+    def claims(self) -> int:
+        """Those that take jobs: they skip locked rows and count an attempt."""
+        return sum(n for text, n in self.calls.items() if "SKIP LOCKED" in text.upper() and "attempt" in text.lower())
+
+    def per_second(self, seconds: float) -> dict[str, float]:
+        """By the beginning of its text, the most frequent first."""
+        ran = sorted(((n, text) for text, n in self.calls.items() if n), reverse=True)
+        return {" ".join(text.split())[:SHOWN_CHARS]: round(n / seconds, 3) for n, text in ran}
+
+    def since(self, before: "Statements") -> "Statements":
+        return Statements({text: n - before.calls.get(text, 0) for text, n in self.calls.items()})
 
 
 def count_statements(url: str) -> None:
@@ -159,15 +180,15 @@ def count_statements(url: str) -> None:
         db.execute(sql.SQL("ALTER DATABASE {} SET pg_stat_statements.track = 'top'").format(name))
 
 
-def statements(url: str) -> Mapping[str, int]:
-    """How often each statement ran in this database, by its text. Utility statements such as BEGIN included."""
+def statements(url: str) -> Statements:
+    """How often each statement ran in this database so far; BEGIN and COMMIT are statements too."""
     with psycopg.connect(url, autocommit=True) as db:
         db.execute("SET pg_stat_statements.track = 'none'")
         rows = db.execute(
             "SELECT query, sum(calls)::bigint FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid "
             "WHERE d.datname = current_database() GROUP BY query"
         ).fetchall()
-    return {str(query): int(calls) for query, calls in rows}
+    return Statements({str(query): int(calls) for query, calls in rows})
 
 
 def _one(db: psycopg.Connection[Any], query: str) -> object:
@@ -180,15 +201,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def wait_quiet(url: str, seconds: float = 30.0) -> None:
-    """Wait until no session but ours is in this database."""
-    with psycopg.connect(url, autocommit=True) as db:
-        others = (
-            "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-        wait_for(lambda: _one(db, others), "an unused database", seconds, 0.02)
 
 
 def monotonic_of(epoch: float) -> float:

@@ -43,6 +43,10 @@ class Marks:
         self.path = path
         path.write_bytes(b"")
 
+    def clear(self) -> None:
+        """Forget what is written; a process that has the file open goes on at its start."""
+        os.truncate(self.path, 0)
+
     def count(self) -> int:
         """How many handlers have started; looks at the file's size only."""
         return self.path.stat().st_size // RECORD.size

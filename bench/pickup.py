@@ -22,12 +22,12 @@ class PickedUp:
         return {f"p{share}_ms": percentile(self.milliseconds, share / 100) for share in (50, 95, 99, 100)}
 
 
-def pickup(ground: Ground, system: System, count: int, gap: float) -> PickedUp:
-    """Start a worker in a fresh place; enqueue `count` jobs, one every `gap` seconds.
+def pickup(ground: Ground, system: System, count: int, gap: float, *, place: Place | None = None) -> PickedUp:
+    """Start a worker in a fresh place (or the one given); enqueue `count` jobs, one every `gap` seconds.
 
     Raises `WrongResult` or `Stuck`.
     """
-    place = system.place(ground)
+    place = place or system.place(ground)
     system.settle(place)
     with Running(system.worker(place), place.log) as worker:
         return pickup_running(place, system, count, gap, worker)

@@ -33,6 +33,24 @@ def wait_for(look: Callable[[], object], what: str, seconds: float, every: float
         time.sleep(every)
 
 
+def tree_of(pid: int) -> list[psutil.Process]:
+    """A process and its descendants, those that live."""
+    with suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    return []
+
+
+def exact_cpu_seconds(pid: int) -> float:
+    """CPU time of the threads that live, in nanoseconds' resolution; 0 for a process that has gone."""
+    total = 0
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                total += int((task / "schedstat").read_text().split()[0])
+    return total / 1e9
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """How a worker is started: the arguments after `python`, or a whole command line where `program` is given."""
@@ -82,10 +100,7 @@ class Running:
 
     def tree(self) -> list[psutil.Process]:
         """It and its descendants that live."""
-        with suppress(psutil.NoSuchProcess):
-            root = psutil.Process(self.pid)
-            return [root, *root.children(recursive=True)]
-        return []
+        return tree_of(self.pid)
 
     def cpu_seconds(self, *, whole_tree: bool = True) -> float:
         """CPU time so far, children that were waited for included."""
@@ -97,6 +112,11 @@ class Running:
                 if whole_tree:
                     total += times.children_user + times.children_system
         return total
+
+    def exact_cpu_seconds(self, *, whole_tree: bool = True) -> float:
+        """CPU time so far of the threads that live: for processes that hardly run."""
+        processes = self.tree() if whole_tree else self.tree()[:1]
+        return sum(exact_cpu_seconds(process.pid) for process in processes)
 
     def pss_mb(self) -> dict[str, float]:
         """MiB by process: its own memory, and its share of what it shares."""

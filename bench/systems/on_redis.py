@@ -64,16 +64,13 @@ class Rq(OnRedis):
 
 
 class _Finished(Outcomes):
-    """The registry of finished jobs. `expected` grows with what is queued, so it is read before the worker starts."""
+    """The queue, and the registries of jobs in work and of finished ones."""
 
     def __init__(self, connection: "redis.Redis") -> None:
         self._redis = connection
-        self._expected = 0
 
     def any_open(self) -> bool:
-        waiting = int(self._redis.llen("rq:queue:default"))  # type: ignore[arg-type]
-        self._expected = max(self._expected, waiting + self.succeeded())
-        return waiting > 0 or self.succeeded() < self._expected or int(self._redis.zcard("rq:wip:default")) > 0  # type: ignore[arg-type]
+        return bool(self._redis.llen("rq:queue:default") or self._redis.zcard("rq:wip:default"))
 
     def succeeded(self) -> int:
         return int(self._redis.zcard(RQ_FINISHED))  # type: ignore[arg-type]
