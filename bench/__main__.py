@@ -25,7 +25,9 @@ TABLE_WIDTH = 200  # no line is folded where the output is a file
 
 def main() -> int:
     arguments = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and nothing is left running
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started it in the background
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # and nothing is left running
     arguments.out.mkdir(parents=True, exist_ok=True)
     try:
         with Ground() as ground:

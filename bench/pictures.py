@@ -5,7 +5,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 
-mpl.use("svg")
+mpl.use("agg")
 
 from matplotlib import pyplot as plt
 

@@ -64,7 +64,7 @@ class Session:
         self.rows.append(row)
 
     def picture(self, name: str) -> Path:
-        return self.out / f"{self.scenario}-{name}.svg"
+        return self.out / f"{self.scenario}-{name}.png"
 
     def check_time(self) -> None:
         """Raises `Stuck` where the scenario has taken all its time."""

@@ -1,5 +1,7 @@
 """P1: how fast one worker process drains a queue of no-op jobs, every outcome durable."""
 
+from functools import partial
+
 from bench.drain import drain
 from bench.figures import Figure, Row, at_least, best
 from bench.pictures import bars
@@ -31,7 +33,7 @@ def run(session: Session) -> None:
     def measured(system: System) -> dict[str, float]:
         return drain(session.ground, system, count).figures()
 
-    taken = take_turns(session, [of_system(s, lambda s=s: measured(s), session) for s in systems])
+    taken = take_turns(session, [of_system(s, partial(measured, s), session) for s in systems])
     figures = {system.name: figure(taken, system.name, RATE) for system in systems}
     bars(session.picture("drain"), f"P1: {count:,} no-op jobs, one worker", "jobs a second", list(figures.values()))
 

@@ -1,7 +1,9 @@
 """P3: how soon an idle worker starts a job, for a queue in use and for one that is rarely used."""
 
+from functools import partial
+
 from bench.figures import Row, at_most, lowest
-from bench.pickup import PickedUp, pickup
+from bench.pickup import pickup
 from bench.pictures import distributions
 from bench.session import Session, figure, of_system, take_turns
 from bench.systems.bare import BareListener
@@ -22,12 +24,10 @@ def run(session: Session) -> None:
         count = session.small(jobs, quick_jobs)
         seen: dict[str, list[float]] = {system.name: [] for system in systems}
 
-        def measured(system: System, count: int, gap: float, seen: dict[str, list[float]]) -> dict[str, object]:
-            found: PickedUp = pickup(session.ground, system, count, gap)
-            seen[system.name] += found.milliseconds
-            return {**found.figures(), "gap_seconds": gap, "milliseconds": found.milliseconds}
-
-        subjects = [of_system(s, lambda s=s, c=count, g=gap, k=seen: measured(s, c, g, k), session) for s in systems]
+        subjects = [
+            of_system(system, partial(_measure, session, system, count, gap, seen[system.name]), session)
+            for system in systems
+        ]
         taken = take_turns(session, subjects)
         for share in SHARES:
             what = f"pickup every {cadence}, {share.replace('_', ' ')}"
@@ -41,3 +41,9 @@ def run(session: Session) -> None:
             "ms",
             seen,
         )
+
+
+def _measure(session: Session, system: System, count: int, gap: float, seen: list[float]) -> dict[str, object]:
+    found = pickup(session.ground, system, count, gap)
+    seen += found.milliseconds
+    return {**found.figures(), "gap_seconds": gap, "milliseconds": found.milliseconds}

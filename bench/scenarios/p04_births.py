@@ -1,11 +1,13 @@
 """P4: one fresh, capped process for every job, with heavy modules already imported in it."""
 
 import os
+from functools import partial
 
 from bench.births import births, forked, fresh
 from bench.figures import Figure, Row, at_most, faster
 from bench.pictures import bars
 from bench.session import Session, Subject, figure, of_system, take_turns
+from bench.systems.base import System
 from bench.systems.on_redis import Rq
 from bench.systems.oomph import Oomph
 
@@ -31,10 +33,10 @@ def run(session: Session) -> None:
     for at_once in sorted({1, cores}):
         ours = _oomph(at_once)
         subjects += [
-            of_system(ours, lambda s=ours: births(session.ground, s, count).figures(), session),
+            of_system(ours, partial(_births, session, ours, count, 1), session),
             Subject(
                 _bare(at_once),
-                lambda n=at_once: forked(session.ground, count, MODULES, n).figures(),
+                partial(_forked, session, count, at_once),
                 {"modules": MODULES, "at_once": str(at_once)},
             ),
         ]
@@ -43,7 +45,7 @@ def run(session: Session) -> None:
             subjects.append(
                 Subject(
                     _rq(at_once),
-                    lambda n=at_once: births(session.ground, rq, count, workers=n).figures(),
+                    partial(_births, session, rq, count, at_once),
                     {**rq.settings, "workers": str(at_once)},
                 )
             )
@@ -62,6 +64,14 @@ def run(session: Session) -> None:
     bars(session.picture("births"), f"P4: a process per job, {MODULES} preloaded", "ms a job", list(figures.values()))
 
 
+def _births(session: Session, system: System, count: int, workers: int) -> dict[str, object]:
+    return births(session.ground, system, count, workers=workers).figures()
+
+
+def _forked(session: Session, count: int, at_once: int) -> dict[str, object]:
+    return forked(session.ground, count, MODULES, at_once).figures()
+
+
 def _oomph(at_once: int) -> Oomph:
     return Oomph(
         f"oomph ingest c={at_once}",
@@ -77,4 +87,4 @@ def _bare(at_once: int) -> str:
 
 
 def _rq(at_once: int) -> str:
-    return f"rq, {at_once} workers"
+    return f"rq, {at_once} worker{'s' if at_once > 1 else ''}"

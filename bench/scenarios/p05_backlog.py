@@ -14,7 +14,7 @@ from bench.session import Session, Subject, figure, take_turns
 from bench.workers.oomph_app import NOOP, OTHER, PAUSED
 from jobs.migrate import migrate
 
-JOBS, QUICK_JOBS = 5_000, 1_000
+JOBS, QUICK_JOBS = 10_000, 1_000
 ROWS, QUICK_ROWS = 1_000_000, 20_000
 CURVE = (10_000, 100_000)  # smaller backlogs, measured once each
 CONCURRENCY = 200

@@ -2,6 +2,7 @@
 
 import time
 from contextlib import ExitStack
+from functools import partial
 
 from bench.drain import drain_idle
 from bench.figures import HOLDS, Figure, Row, below
@@ -26,7 +27,7 @@ MACHINE = "all_cores"
 
 def run(session: Session) -> None:
     subjects = [
-        Subject(_name(number), lambda n=number: _measure(session, n), oomph(CONCURRENCY).settings) for number in WORKERS
+        Subject(_name(number), partial(_measure, session, number), oomph(CONCURRENCY).settings) for number in WORKERS
     ]
     taken = take_turns(session, subjects)
     rates = [figure(taken, _name(number), RATE) for number in WORKERS]
@@ -86,4 +87,4 @@ def _cores(session: Session) -> int:
 
 
 def _name(number: int) -> str:
-    return f"oomph, {number} workers"
+    return f"oomph, {number} worker{'s' if number > 1 else ''}"

@@ -1,5 +1,7 @@
 """P8: what a worker costs while there is nothing to do."""
 
+from functools import partial
+
 from bench.figures import Row, at_most
 from bench.idle import idle
 from bench.pictures import bars
@@ -14,6 +16,10 @@ PSS = "pss_mb"
 COSTS = {"cpu_seconds_per_hour": "CPU s an hour", "statements_per_minute": "statements a minute"}
 
 
+def _idle(session: Session, system: System, seconds: float) -> dict[str, object]:
+    return idle(session.ground, system, seconds).figures()
+
+
 def run(session: Session) -> None:
     whole = Oomph("oomph, all pools", pools="agent,ingest,system")
     loops = Oomph("oomph, without ingest", pools="agent,system")
@@ -26,9 +32,7 @@ def run(session: Session) -> None:
         else:
             systems.append(celery)
     seconds = session.small(SECONDS, QUICK_SECONDS)
-    taken = take_turns(
-        session, [of_system(s, lambda s=s: idle(session.ground, s, seconds).figures(), session) for s in systems]
-    )
+    taken = take_turns(session, [of_system(s, partial(_idle, session, s, seconds), session) for s in systems])
     memory = {system.name: figure(taken, system.name, PSS) for system in systems}
     for ours, peer in ((whole, celery), (loops, pgqueuer)):
         if peer.name in memory:

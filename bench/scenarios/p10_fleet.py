@@ -10,6 +10,7 @@ import statistics
 import time
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 
 import psycopg
 
@@ -44,8 +45,8 @@ FLAT = 1.1  # of the fewest workers' rate: what counting for some seconds can te
 def run(session: Session) -> None:
     numbers = QUICK_WORKERS if session.quick else WORKERS
     stubbed = QUICK_STUBS if session.quick else STUBS
-    real = [Subject(_workers(n), lambda n=n: _real(session, n)) for n in numbers]
-    stub = [Subject(_stubs(n), lambda n=n: _herded(session.ground, n)) for n in stubbed]
+    real = [Subject(_workers(n), partial(_real, session, n)) for n in numbers]
+    stub = [Subject(_stubs(n), partial(_herded, session.ground, n)) for n in stubbed]
     taken = take_turns(session, [*real, *stub])
     rates = {n: figure(taken, _workers(n), IDLE_RATE) for n in numbers}
     jobs = {n: figure(taken, _workers(n), PER_JOB) for n in numbers}
@@ -139,13 +140,9 @@ async def _herds(ground: Ground, url: str, number: int) -> dict[str, float]:
                     raise WrongResult(f"one job was enqueued, {herd.taken - had_taken} were claimed by {number} stubs")
                 passed.append((herd.last_at - committed) * 1000)
                 taken.append((herd.first_at - committed) * 1000)
-            ran, cpu = statements(url).since(before).total, ground.postgresql_cpu_seconds() - cpu_before
-    return {
-        HERD_MS: sum(passed) / JOBS,
-        TAKEN_MS: sum(taken) / JOBS,
-        CLAIM_COST: cpu / ran * 1000,
-        "statements": float(ran),
-    }
+            cpu = ground.postgresql_cpu_seconds() - cpu_before  # before a session is made that counts the statements
+            ran = statements(url).since(before).total
+    return {HERD_MS: sum(passed) / JOBS, TAKEN_MS: sum(taken) / JOBS, CLAIM_COST: cpu / ran * 1000}
 
 
 async def _passed(herd: Herd, claims: int, since: float) -> None:
@@ -160,7 +157,7 @@ async def _passed(herd: Herd, claims: int, since: float) -> None:
 
 
 def _workers(number: int) -> str:
-    return f"oomph, {number} workers"
+    return f"oomph, {number} worker{'s' if number > 1 else ''}"
 
 
 def _stubs(number: int) -> str:

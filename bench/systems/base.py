@@ -97,7 +97,7 @@ class _Rows(Outcomes):
         return bool(_one(self._db, f"SELECT EXISTS ({self._open})", self._newest))
 
     def succeeded(self) -> int:
-        return _one(self._db, self._successes, self._newest)
+        return int(_one(self._db, self._successes, self._newest))
 
 
 def _one(db: psycopg.Connection[Any], query: str, *parameters: object) -> Any:

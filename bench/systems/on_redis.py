@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import redis
 from rq import Queue
@@ -51,12 +51,6 @@ class Rq(OnRedis):
         with _queue(place.url) as queue:
             yield lambda number: queue.enqueue(RQ_FUNCTION, number)
 
-    def enqueue_bulk(self, place: Place, count: int) -> Callable[[], object]:
-        """A call that enqueues `count` jobs at once."""
-        queue = Queue("default", connection=redis.Redis.from_url(place.url))
-        jobs = [Queue.prepare_data(RQ_FUNCTION, (number,)) for number in range(count)]
-        return lambda: queue.enqueue_many(jobs)
-
     @contextmanager
     def outcomes(self, place: Place) -> Iterator[Outcomes]:
         with redis.Redis.from_url(place.url) as connection:
@@ -73,7 +67,7 @@ class _Finished(Outcomes):
         return bool(self._redis.llen("rq:queue:default") or self._redis.zcard("rq:wip:default"))
 
     def succeeded(self) -> int:
-        return int(self._redis.zcard(RQ_FINISHED))  # type: ignore[arg-type]
+        return int(self._redis.zcard(RQ_FINISHED))
 
 
 class Celery(OnRedis):
@@ -101,10 +95,8 @@ class Celery(OnRedis):
 
         yield noop.delay
 
-    @contextmanager
-    def outcomes(self, place: Place) -> Iterator[Outcomes]:
+    def outcomes(self, place: Place) -> AbstractContextManager[Outcomes]:
         raise NotImplementedError(f"celery is measured idle only, not at {place.url}")
-        yield
 
     def _environment(self, place: Place) -> dict[str, str]:
         return {**place.environment, "BENCH_RESULTS": self._results_url}

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import psycopg
 
-from bench.ground import Ground, Place
+from bench.ground import Place
 from bench.processes import Command
 from bench.systems.base import OnPostgreSQL
 from bench.workers.oomph_app import NOOP, NOOP_CHILD, Numbered
@@ -32,9 +32,6 @@ class Oomph(OnPostgreSQL):
 
     def install(self, url: str) -> None:
         migrate(url)
-
-    def place(self, ground: Ground, template: str | None = None) -> Place:
-        return super().place(ground, template)
 
     def fill(self, place: Place, numbers: range) -> None:
         with psycopg.connect(place.url) as db:

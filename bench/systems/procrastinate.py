@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import procrastinate
+from procrastinate.types import JSONDict
 
 from bench.ground import Place
 from bench.processes import Command
@@ -27,7 +28,8 @@ class Procrastinate(OnPostgreSQL):
 
     def fill(self, place: Place, numbers: range) -> None:
         with client(place.url) as app:
-            app.tasks[TASK].batch_defer(*({"number": number} for number in numbers))
+            jobs: list[JSONDict] = [{"number": number} for number in numbers]
+            app.tasks[TASK].batch_defer(*jobs)
 
     def worker(self, place: Place) -> Command:
         return Command(["-m", "bench.workers.procrastinate", self.settings["concurrency"]], place.environment)

@@ -60,8 +60,8 @@ def _note_birth(number: int) -> None:
 
 
 def app() -> App:
-    handlers = [(NOOP, noop), (SLEEP, sleep), (OTHER, noop), (PAUSED, noop)]
+    handlers = [Handler(NOOP, noop), Handler(SLEEP, sleep), Handler(OTHER, noop), Handler(PAUSED, noop)]
     if "ingest" in os.environ.get("WORKER_POOLS", "ingest"):
-        handlers += [(NOOP_CHILD, noop_child), (SLEEP_CHILD, sleep_child)]
+        handlers += [Handler(NOOP_CHILD, noop_child), Handler(SLEEP_CHILD, sleep_child)]
     preload = os.environ.get("BENCH_PRELOAD", "")
-    return App([Handler(task, function) for task, function in handlers], preload=preload.split(",") if preload else ())
+    return App(handlers, preload=preload.split(",") if preload else ())
