@@ -72,8 +72,15 @@ def _wait_done(place: Place, count: int, outcomes: Outcomes, workers: list[Runni
         f"the last of {count} handlers; {place.marks.count()} have started",
         DRAIN_SECONDS,
     )
-    wait_for(lambda: not outcomes.any_open(), f"the last of {count} outcomes", OUTCOME_SECONDS)
-    return time.monotonic()
+    asked_at = time.monotonic()
+
+    def is_done() -> bool:
+        nonlocal asked_at
+        asked_at = time.monotonic()  # what the answer tells was durable before the question
+        return not outcomes.any_open()
+
+    wait_for(is_done, f"the last of {count} outcomes", OUTCOME_SECONDS)
+    return asked_at
 
 
 def _require_done(place: Place, numbers: range, outcomes: Outcomes) -> list[Mark]:

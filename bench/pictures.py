@@ -12,6 +12,7 @@ from matplotlib import pyplot as plt
 from bench.figures import Figure
 
 WIDTH = 8.0  # inches
+LEAST = 0.05  # of what a logarithmic scale shows; a handler may start before the commit has returned
 
 
 def bars(path: Path, title: str, unit: str, figures: Sequence[Figure]) -> None:
@@ -33,7 +34,7 @@ def distributions(path: Path, title: str, unit: str, samples: Mapping[str, Seque
     """The share of all samples up to a value, on a logarithmic scale."""
     drawing, axes = plt.subplots(figsize=(WIDTH, 4.5), layout="constrained")
     for label, values in samples.items():
-        ordered = sorted(values)
+        ordered = sorted(max(value, LEAST) for value in values)
         shares = [(place + 1) / len(ordered) for place in range(len(ordered))]
         axes.step(ordered, shares, where="post", label=label, linewidth=2 if label.startswith("oomph") else 1)
     axes.set_xscale("log")

@@ -19,10 +19,16 @@ class Oomph(OnPostgreSQL):
 
     distributions = ("oomph", "psycopg", "pydantic")
     newest = "SELECT coalesce(max(id), 0) FROM background_jobs"
-    open_jobs = "SELECT 1 FROM background_jobs WHERE id > %s AND status IN ('queued', 'running')"
+    # OFFSET 0: otherwise the index of queued jobs might be walked, with all that are due tomorrow. From the end: the
+    # last jobs are the last to be done.
+    open_jobs = (
+        "SELECT 1 FROM (SELECT status FROM background_jobs WHERE id > %s ORDER BY id DESC OFFSET 0) AS job "
+        "WHERE status IN ('queued', 'running')"
+    )
     # A retry would have charged a second attempt.
     successes = (
-        "SELECT count(*) FROM background_jobs WHERE id > %s AND status = 'succeeded' AND attempt = 1 AND claim = 1"
+        "SELECT count(*) FROM (SELECT * FROM background_jobs WHERE id > %s OFFSET 0) AS job "
+        "WHERE status = 'succeeded' AND attempt = 1 AND claim = 1"
     )
 
     def __init__(self, name: str = "oomph", *, pools: str = "agent", preload: str = "", **settings: str) -> None:

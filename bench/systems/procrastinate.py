@@ -16,7 +16,10 @@ TASK, QUEUE = "noop", "bench"
 class Procrastinate(OnPostgreSQL):
     distributions = ("procrastinate", "psycopg")
     newest = "SELECT coalesce(max(id), 0) FROM procrastinate_jobs"
-    open_jobs = "SELECT 1 FROM procrastinate_jobs WHERE id > %s AND status IN ('todo', 'doing')"
+    open_jobs = (
+        "SELECT 1 FROM (SELECT status FROM procrastinate_jobs WHERE id > %s ORDER BY id DESC OFFSET 0) AS job "
+        "WHERE status IN ('todo', 'doing')"
+    )
     successes = "SELECT count(*) FROM procrastinate_jobs WHERE id > %s AND status = 'succeeded'"
 
     def __init__(self, *, concurrency: int = 10) -> None:
