@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from itertools import groupby
 from operator import itemgetter
+from typing import NamedTuple
 from uuid import UUID
 
 from psycopg import errors
@@ -28,6 +29,19 @@ RESCUE_LOCK_TIMEOUT_MS = 100  # what is locked for longer belongs to an open tra
 MAX_WAITS_IN_BATCH = 3  # within the bound of a call, however short that is set
 
 
+class Chores(NamedTuple):
+    """What there is to do: jobs of lost workers, blocked jobs, jobs of unknown kinds, rows of workers long lost.
+
+    `running` counts the jobs that run under the asking worker's name.
+    """
+
+    lost: bool
+    blocked: bool
+    unknown: bool
+    old: bool
+    running: int
+
+
 class Recovery:
     """`unknown_kind_grace`: how long a job of a kind that no live worker knows may wait for one that does."""
 
@@ -36,6 +50,11 @@ class Recovery:
         self._store = store
         self._grace = unknown_kind_grace
         self._last_key = ""
+
+    async def chores(self, worker_id: UUID) -> Chores:
+        """Which of the passes below have anything to do."""
+        rows = await self._database.fetch("chores", worker_id=worker_id)
+        return Chores._make(rows[0])
 
     async def rescue(self) -> int:
         """Mark workers whose lease ran out as lost and put their jobs back or to an end. Returns how many jobs."""

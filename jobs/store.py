@@ -79,6 +79,14 @@ class Claim:
     parked: int = 0
 
 
+class Waiting(NamedTuple):
+    """A kind of which jobs wait: the seconds until the first is due (zero or less: now), whether a probe may go."""
+
+    kind: str
+    due_in: float
+    probe: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Finished:
     """An attempt's end was written. `status` is the job's new one; `paused` says that it paused its kind."""
@@ -171,10 +179,9 @@ class JobStore:
             return []
         return [_claimed(row) for row in rows]
 
-    async def next_due(self, kinds: Sequence[str]) -> float | None:
-        """Seconds until the next job of these kinds is due; None where none waits."""
-        rows = await self._database.fetch("next_due", kinds=list(kinds))
-        return None if rows[0][0] is None else float(rows[0][0])
+    async def look(self, kinds: Sequence[str]) -> list[Waiting]:
+        """What waits of these kinds, without taking any of it."""
+        return [Waiting._make(row) for row in await self._database.fetch("look", kinds=list(kinds))]
 
     async def complete(self, successes: Mapping[Fence, str | None]) -> set[Fence]:
         """Write many successes (JSON results), all or nothing. Returns the fences that `finish` has to decide about.

@@ -1,11 +1,14 @@
 """The claims: one task a pool takes due jobs, as many as it has free slots, and starts them.
 
-It waits for the first of: a notification, a freed slot, the moment the next known job is due, the poll. Claims of all
-pools take turns on one lock, so that "every claim of this worker that is known" has a meaning: a claim whose answer
-was lost is found by comparing under that lock.
+A pool is woken by a notification, a freed slot, the moment the next known job is due, or what a look at the queue has
+found; one look a second serves all pools, and an idle worker claims nothing. Claims of all pools take turns on one
+lock, so that "every claim of this worker that is known" has a meaning: a claim whose answer was lost is found by
+comparing under that lock.
 """
 
 import asyncio
+import math
+import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from uuid import UUID
@@ -21,6 +24,7 @@ from supervisor.attempts import Attempts
 MAX_BATCH = 250  # jobs a claim: while one batch is written, the next one is claimed
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
 MARK_SECONDS = 1.0  # the longest that a job which comes back to an earlier place is passed over
+TIMER_SECONDS = 0.001  # after the moment that the database named: a timer may fire a little early
 IDLE_HORIZON = 300.0  # the longest back-off: what is due later than that is somebody's plan, not work in progress
 
 
@@ -85,9 +89,12 @@ class Claims:
         self._ready = ready
         self._poll = poll
         self._wake = {pool: asyncio.Event() for pool in pools}
+        for event in self._wake.values():
+            event.set()
         self._probe = dict.fromkeys(pools, True)
         self._turn = asyncio.Lock()
         self._idle: dict[Pool, bool] = dict.fromkeys(pools, False)
+        self._timers: dict[Pool, asyncio.TimerHandle] = {}
         self._marks: dict[Pool, _Marks] = {pool: _Marks() for pool in pools}
 
     def wake(self, pool: Pool) -> None:
@@ -107,28 +114,44 @@ class Claims:
         return all(self._idle.values()) and not any(event.is_set() for event in self._wake.values())
 
     async def claim_once(self, pool: Pool) -> float:
-        """Take and start what is due and fits. Returns 0: `run_forever` calls again, this waits by itself."""
+        """Wait until the pool is woken; take and start what is due and fits. Returns 0: there is no pause."""
         event = self._wake[pool]
+        await event.wait()
         event.clear()
-        self._idle[pool] = False
-        wait = self._poll
-        if self._may_claim() and self._ready[pool]() and self._kinds[pool]:
-            slots = min(self._attempts.free_slots(pool), self._batch[pool])
-            if slots > 0:
-                taken, more = await self._claim(pool, slots)
-                if more or taken == slots:
-                    return 0
-                due_in = await self._store.next_due(self._kinds[pool])
-                self._idle[pool] = taken == 0 and (due_in is None or due_in > IDLE_HORIZON)
-                wait = min(wait, max(due_in, 0.0)) if due_in is not None else wait
-        else:
-            self._idle[pool] = not self._kinds[pool]
+        slots = min(self._attempts.free_slots(pool), self._batch[pool])
+        if not (self._may_claim() and self._ready[pool]() and slots > 0):
+            return 0  # a freed slot wakes it, and the look does once a second
         try:
-            async with asyncio.timeout(wait):
-                await event.wait()
-        except TimeoutError:
-            self._probe[pool] = True
+            taken, more = await self._claim(pool, slots)
+            if more or taken == slots:
+                event.set()
+            else:
+                await self._look([pool], claim_due=taken > 0)  # what is due and was not taken, somebody holds
+        except BaseException:
+            event.set()
+            raise
         return 0
+
+    async def look_once(self) -> float:
+        """Look at what waits, for everything that no notification tells: times, pauses, lost connections."""
+        await self._look(list(self._wake), claim_due=True)
+        return self._poll * random.uniform(0.9, 1.0)  # a fleet does not look in one moment
+
+    async def _look(self, pools: Sequence[Pool], *, claim_due: bool) -> None:
+        kinds = [kind for pool in pools for kind in self._kinds[pool]]
+        waiting = await self._store.look(kinds) if kinds and self._may_claim() else []
+        for pool in pools:
+            ours = [found for found in waiting if found.kind in self._kinds[pool]]
+            first = min((found.due_in for found in ours), default=math.inf)
+            self._idle[pool] = first > IDLE_HORIZON
+            self._probe[pool] = self._probe[pool] or any(found.probe for found in ours)
+            if (timer := self._timers.pop(pool, None)) is not None:
+                timer.cancel()
+            if first <= 0:
+                if claim_due:
+                    self.wake(pool)
+            elif first < self._poll:
+                self._timers[pool] = asyncio.get_running_loop().call_later(first + TIMER_SECONDS, self.wake, pool)
 
     async def _claim(self, pool: Pool, slots: int) -> tuple[int, bool]:
         async with self._turn:

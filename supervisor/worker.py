@@ -36,7 +36,7 @@ from supervisor.tenure import Tenure
 
 log = logging.getLogger("oomph.worker")
 
-RESCUE_SECONDS = 1.0  # a lost worker's jobs move on within a second after its lease
+CLEAN_UP_SECONDS = 1.0  # a lost worker's jobs move on within a second after its lease
 TICK_SECONDS = 1.0  # the longest sleep of the scheduler: another worker may have changed a schedule
 WATCH_SECONDS = 0.2
 LEAVE_SECONDS = 5.0  # for the last calls to the database
@@ -178,6 +178,7 @@ class Worker:
         return self._tenure
 
     async def _take_tenure(self) -> None:
+        before = self._tenure
         self._tenure = await Tenure.take(
             self._settings,
             self._app,
@@ -190,6 +191,8 @@ class Worker:
             last_resort=self._kill_children,
         )
         self._lease_lost = False
+        if before is not None:
+            before.claims.wake_all()  # what waits there goes on under the new id
 
     async def _renew_tenure(self) -> None:
         """Stop what ran under the lost lease, offer its refunds, then go on under a new id."""
@@ -211,7 +214,8 @@ class Worker:
         self._serve_forever("outcomes", self._outcomes.run)
         for pool in self._pools:
             self._serve_forever(f"claims of {pool}", lambda pool=pool: self._worker.claims.claim_once(pool))  # type: ignore[misc]
-        self._serve_forever("rescue", self._rescue)
+        self._serve_forever("queue", self._look)
+        self._serve_forever("clean-up", self._clean_up)
         self._serve_forever("schedules", self._tick)
         self._serve_forever("progress", self._attempts.flush_progress)
         self._serve_forever("cancels", self._poll_cancels)
@@ -235,20 +239,29 @@ class Worker:
         if self._state is not State.TERMINATING:
             self._fail(f"a handler or a fault ended its component {service.get_name()!r}")
 
-    async def _rescue(self) -> float:
-        await self._worker.claims.release_unknown()
-        await self._recovery.sweep_blocked()
-        await self._recovery.bury_unknown()
-        if time.monotonic() >= self._rescue_from and self._worker.keeper.trusted:
+    async def _look(self) -> float:
+        return await self._worker.claims.look_once()
+
+    async def _clean_up(self) -> float:
+        chores = await self._recovery.chores(self._worker.worker_id)
+        if chores.running > len(self._attempts.fences):
+            await self._worker.claims.release_unknown()
+        if chores.blocked:
+            await self._recovery.sweep_blocked()
+        if chores.unknown:
+            await self._recovery.bury_unknown()
+        if chores.lost and time.monotonic() >= self._rescue_from and self._worker.keeper.trusted:
             await self._recovery.rescue()
+        if chores.old:
             await self._recovery.forget_workers()
-        return RESCUE_SECONDS
+        return CLEAN_UP_SECONDS
 
     async def _tick(self) -> float:
-        if self._state is State.RUNNING:
+        due_in = await self._scheduler.seconds_to_next()
+        if due_in is not None and due_in <= 0 and self._state is State.RUNNING:
             for pool in await self._scheduler.tick():
                 self._worker.claims.wake(pool)
-        due_in = await self._scheduler.seconds_to_next()
+            due_in = await self._scheduler.seconds_to_next()
         return TICK_SECONDS if due_in is None else min(max(due_in, 0.0), TICK_SECONDS)
 
     async def _poll_cancels(self) -> float:

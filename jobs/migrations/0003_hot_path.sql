@@ -154,3 +154,60 @@ BEGIN
     SELECT given.id, given.claim FROM unnest(of_ids, of_claims) AS given (id, claim)
      WHERE (given.id, given.claim) NOT IN (SELECT w.id, w.claim FROM written AS w);
 END $$;
+
+-- What waits in the queue, asked once a second by every worker: for each of these kinds of which anything waits, the
+-- seconds until its first job is due (below zero: it is due), and whether its probe may go. Kinds that are paused, and
+-- jobs that are blocked, wait for something else.
+CREATE FUNCTION background_look(of_kinds text[])
+RETURNS TABLE (kind text, due_in double precision, probe boolean) LANGUAGE plpgsql SET search_path FROM CURRENT
+  SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT known.kind, min(date_part('epoch', first.run_after)) - date_part('epoch', clock_timestamp()),
+           coalesce(bool_or(k.probe), false)
+      FROM unnest(of_kinds) AS known (kind)
+      LEFT JOIN background_kinds AS k ON k.kind = known.kind
+     CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS level (priority)
+     CROSS JOIN LATERAL (
+           SELECT job.run_after FROM background_jobs AS job
+            WHERE job.kind = known.kind AND job.priority = level.priority AND job.status = 'queued'
+              AND NOT job.blocked AND job.run_after < 'infinity'
+            ORDER BY job.run_after, job.id LIMIT 1
+           ) AS first
+     WHERE k.paused_at IS NULL OR (k.probe AND k.probe_job_id IS NULL)
+     GROUP BY known.kind;
+END $$;
+
+-- Which clean-up there is to do, asked once a second by every worker; in a healthy fleet the answer is: none. `running` are
+-- the jobs that run under this worker's name.
+CREATE FUNCTION background_chores(of_worker uuid)
+RETURNS TABLE (lost boolean, blocked boolean, unknown boolean, old boolean, running bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+  SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE queued_kind AS (
+        (SELECT job.kind::text AS kind FROM background_jobs AS job
+          WHERE job.status = 'queued' AND NOT job.blocked ORDER BY job.kind LIMIT 1)
+        UNION ALL
+        SELECT (SELECT job.kind::text FROM background_jobs AS job
+                 WHERE job.status = 'queued' AND NOT job.blocked AND job.kind > queued_kind.kind
+                 ORDER BY job.kind LIMIT 1)
+          FROM queued_kind WHERE queued_kind.kind IS NOT NULL
+    )
+    SELECT EXISTS (SELECT FROM background_workers AS w WHERE w.lost_at IS NULL AND w.lease_until < clock_timestamp())
+           OR EXISTS (SELECT FROM background_jobs AS job
+                       WHERE job.status = 'running'
+                         AND NOT EXISTS (SELECT FROM background_workers AS w
+                                          WHERE w.id = job.worker_id AND w.lost_at IS NULL)),
+           EXISTS (SELECT FROM background_jobs AS job WHERE job.status = 'queued' AND job.blocked),
+           EXISTS (SELECT FROM queued_kind
+                    WHERE queued_kind.kind IS NOT NULL
+                      AND NOT EXISTS (SELECT FROM background_workers AS w
+                                       WHERE w.lost_at IS NULL AND w.lease_until > clock_timestamp()
+                                         AND queued_kind.kind = ANY (w.kinds))),
+           EXISTS (SELECT FROM background_workers AS w WHERE w.lost_at < clock_timestamp() - interval '1 day'),
+           (SELECT count(*) FROM background_jobs AS job WHERE job.worker_id = of_worker AND job.status = 'running');
+END $$;

@@ -13,7 +13,7 @@ from psycopg.rows import tuple_row
 
 from jobs import LeaseLost, Task
 from jobs.context import BoundContext
-from jobs.control import cancel
+from jobs.control import cancel, pause, resume
 from jobs.database import Database
 from jobs.outcome import (
     MAX_MESSAGE_CHARS,
@@ -90,20 +90,34 @@ async def test_a_claim_takes_only_what_is_due_and_of_its_kinds(db: Connection, w
     assert await worker.claim(kinds=["note"]) == []
 
 
-async def test_the_next_due_moment_is_the_nearest_of_the_waiting(db: Connection, worker: Worker) -> None:
-    assert await worker.store.next_due(["note"]) is None
-    add(db, kind="letter", run_after="2031-01-01")
-    add(db)  # due now: not waited for
-    assert await worker.store.next_due(["note"]) is None
+async def test_a_look_tells_of_each_kind_when_its_first_job_is_due(db: Connection, worker: Worker) -> None:
+    assert await worker.store.look(["note", "letter"]) == []
+    add(db, kind="letter")
+    add(db, run_after="infinity")
+    add(db, run_after="2031-01-01", blocked=True)
+    ((kind, due_in, probe),) = await worker.store.look(["note", "letter"])
+    assert (kind, probe) == ("letter", False)
+    assert -10 < due_in <= 0
     for minutes in (30, 10, 20):
         db.execute(
             "INSERT INTO background_jobs (kind, pool, priority, run_after)"
             " VALUES ('note', 'system', %s, clock_timestamp() + make_interval(mins => %s))",
             [minutes // 10 - 1, minutes],
         )
-    seconds = await worker.store.next_due(["note", "parcel"])
-    assert seconds is not None
-    assert 590 < seconds <= 600
+    ((kind, due_in, _),) = await worker.store.look(["note", "parcel"])
+    assert kind == "note"
+    assert 590 < due_in <= 600
+
+
+async def test_a_look_passes_over_a_paused_kind_unless_its_probe_may_go(db: Connection, worker: Worker) -> None:
+    add(db)
+    pause(db, "note", actor="ann")
+    assert await worker.store.look(["note"]) == []
+    resume(db, "note", actor="ann", probe=True)
+    ((kind, _, probe),) = await worker.store.look(["note"])
+    assert (kind, probe) == ("note", True)
+    assert len(await worker.store.claim_probe(worker.id, "system", ["note"])) == 1
+    assert await worker.store.look(["note"]) == []
 
 
 async def test_the_claim_charges_the_attempt_and_counts_itself(db: Connection, worker: Worker) -> None:

@@ -1,3 +1,4 @@
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,8 @@ from jobs import Task, enqueue
 from supervisor.testing.processes import WorkerProcess, running_worker
 from supervisor.testing.waiting import wait_for
 from tests.worker.app import Work
+
+STARTED_SECONDS = 0.2  # a claim is committed before its worker knows: that long after, the job has been started
 
 Look = psycopg.Connection[tuple[Any, ...]]
 
@@ -52,7 +55,10 @@ class Bench:
             status = self.job(job_id, "status")[0]
             return status if status in statuses else None
 
-        return wait_for(look, f"job {job_id} in {statuses}, now {self.job(job_id)}", seconds)
+        status = wait_for(look, f"job {job_id} in {statuses}, now {self.job(job_id)}", seconds)
+        if status == "running":
+            time.sleep(STARTED_SECONDS)
+        return status
 
 
 @pytest.fixture

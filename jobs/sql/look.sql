@@ -1,0 +1,2 @@
+-- See background_look in jobs/migrations.
+SELECT * FROM background_look(%(kinds)s::text[])
