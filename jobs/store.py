@@ -154,17 +154,18 @@ class JobStore:
     ) -> Claim:
         """Take up to `slots` due jobs of these kinds, best first; of a kind and priority with a mark, those past it."""
         try:
-            rows = await self._database.fetch(
-                "claim",
-                worker_id=worker_id,
-                pool=pool,
-                kinds=list(kinds),
-                slots=slots,
-                mark_kinds=[mark.kind for mark in marks],
-                mark_priorities=[mark.priority for mark in marks],
-                mark_run_afters=[mark.run_after for mark in marks],
-                mark_ids=[mark.id for mark in marks],
-            )
+            wanted = {"worker_id": worker_id, "pool": pool, "kinds": list(kinds), "slots": slots}
+            if not marks:
+                rows = await self._database.fetch("claim", **wanted)
+            else:
+                rows = await self._database.fetch(
+                    "claim_past",
+                    **wanted,
+                    mark_kinds=[mark.kind for mark in marks],
+                    mark_priorities=[mark.priority for mark in marks],
+                    mark_run_afters=[mark.run_after for mark in marks],
+                    mark_ids=[mark.id for mark in marks],
+                )
         except errors.UniqueViolation:
             # The backstop of invariant 5: somebody set a job of the same concurrency key to running by hand, or the
             # database's own isolation level hides what other claims did. They made progress, so asking again does too.

@@ -15,7 +15,7 @@ from functools import partial
 from jobs.app import App
 from jobs.database import DatabaseUnavailable
 from jobs.failpoints import Failpoint, failpoint
-from jobs.outcome import AttemptReport, Failed, JobError, Returned, Verdict
+from jobs.outcome import AttemptReport, Failed, JobError, Returned, Succeeded, Verdict
 from jobs.store import ClaimedJob, Fence, JobStore
 from jobs.task import Pool
 from pools.errors import describe
@@ -30,7 +30,10 @@ PROGRESS_SECONDS = 1.0  # how often progress is written: a bar moves, and a thou
 
 
 class Attempts:
-    """`slots` are the attempts a pool may run at once; `on_slot(pool)` is called when one is free again."""
+    """`slots` are the attempts a pool may run at once; `on_slot(pool, gone)` is called when one is free again.
+
+    `gone` says that the job succeeded: it has not come back to the queue.
+    """
 
     def __init__(
         self,
@@ -39,7 +42,7 @@ class Attempts:
         outcomes: OutcomeWriter,
         pools: Mapping[Pool, JobPool],
         slots: Mapping[Pool, int],
-        on_slot: Callable[[Pool], None],
+        on_slot: Callable[[Pool, bool], None],
     ) -> None:
         self._app = app
         self._store = store
@@ -151,18 +154,19 @@ class Attempts:
             _log_failure(execution.job, report.outcome.error)
         del self._running[fence]
         self._progress.pop(fence, None)
-        self._outcomes.submit(fence, report, trusted, partial(self._settled, execution, pool))
+        self._outcomes.submit(fence, report, trusted, partial(self._settled, execution, pool, report))
 
-    def _settled(self, execution: Execution, pool: Pool) -> None:
+    def _settled(self, execution: Execution, pool: Pool, report: AttemptReport) -> None:
         self._progressed.set()
+        gone = isinstance(report.outcome, Succeeded)
         if execution.lingering is None or execution.lingering.done():
-            self._free(pool)
+            self._free(pool, gone)
         else:
-            execution.lingering.add_done_callback(lambda _: self._free(pool))
+            execution.lingering.add_done_callback(lambda _: self._free(pool, gone))
 
-    def _free(self, pool: Pool) -> None:
+    def _free(self, pool: Pool, gone: bool) -> None:
         self._in_use[pool] -= 1
-        self._on_slot(pool)
+        self._on_slot(pool, gone)
 
 
 def _log_failure(job: ClaimedJob, error: JobError) -> None:

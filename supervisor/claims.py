@@ -94,6 +94,7 @@ class Claims:
         self._probe = dict.fromkeys(pools, True)
         self._turn = asyncio.Lock()
         self._idle: dict[Pool, bool] = dict.fromkeys(pools, False)
+        self._short_of_slots = dict.fromkeys(pools, False)
         self._timers: dict[Pool, asyncio.TimerHandle] = {}
         self._marks: dict[Pool, _Marks] = {pool: _Marks() for pool in pools}
 
@@ -101,6 +102,11 @@ class Claims:
         """Look at the queue of this pool now."""
         if (event := self._wake.get(pool)) is not None:
             event.set()
+
+    def slot_freed(self, pool: Pool, gone: bool) -> None:
+        """One more job of this pool may run: look at its queue, if it was longer than the slots or the job is back."""
+        if not gone or self._short_of_slots[pool]:
+            self.wake(pool)
 
     def wake_all(self) -> None:
         """Look at all queues now, also for probes of paused kinds."""
@@ -119,12 +125,13 @@ class Claims:
         await event.wait()
         event.clear()
         slots = min(self._attempts.free_slots(pool), self._batch[pool])
+        self._short_of_slots[pool] = slots <= 0
         if not (self._may_claim() and self._ready[pool]() and slots > 0):
             return 0  # a freed slot wakes it, and the look does once a second
         try:
             taken, more = await self._claim(pool, slots)
             if more or taken == slots:
-                event.set()
+                event.set()  # if only to find that no slot is free
             else:
                 await self._look([pool], claim_due=taken > 0)  # what is due and was not taken, somebody holds
         except BaseException:

@@ -7,6 +7,7 @@ the process goes on under a new id once the database answers again.
 """
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -40,6 +41,7 @@ CLEAN_UP_SECONDS = 1.0  # a lost worker's jobs move on within a second after its
 TICK_SECONDS = 1.0  # the longest sleep of the scheduler: another worker may have changed a schedule
 WATCH_SECONDS = 0.2
 LEAVE_SECONDS = 5.0  # for the last calls to the database
+GC_THRESHOLD = 10_000  # new objects before a look: a few MB of cyclic garbage at most
 END_SECONDS = 15.0  # for attempts that were told to end: a coroutine's cancel grace, a kill and its clean-up
 
 
@@ -105,6 +107,7 @@ class Worker:
         await self._scheduler.sync()
         await self._take_tenure()
         self._start_services()
+        _keep_what_is_there()
         served = ", ".join(f"{pool} ({self._settings.concurrency(pool)})" for pool in self._pools)
         log.info("ready: worker %s serves %s", self._worker.worker_id, served)
 
@@ -307,9 +310,9 @@ class Worker:
         if self._ingest is not None:
             self._ingest.kill_everything()
 
-    def _slot_freed(self, pool: Pool) -> None:
+    def _slot_freed(self, pool: Pool, gone: bool) -> None:
         if self._tenure is not None:
-            self._tenure.claims.wake(pool)
+            self._tenure.claims.slot_freed(pool, gone)
 
     def _on_connect(self) -> None:
         self._worker.claims.wake_all()
@@ -349,3 +352,10 @@ async def _ended_within(seconds: float, work: Coroutine[Any, Any, object]) -> bo
         return False
     await task
     return True
+
+
+def _keep_what_is_there() -> None:
+    """Spare the garbage collector what the start has made, and a look after every fiftieth job."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)

@@ -25,16 +25,19 @@ CREATE FUNCTION background_claim(
     again bigint, id bigint, claim bigint, kind text, pool text, payload text, attempt integer, max_attempts integer,
     timeout interval, organization_id text, concurrency_key text, priority smallint, run_after double precision
 ) LANGUAGE plpgsql SET search_path FROM CURRENT
-  SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+  SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+  SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 DECLARE
-    places      tid[];  -- of the candidates, which are locked: nobody moves them
+    places      tid[];     -- of the candidates, which are locked: nobody moves them
+    generations integer[]; -- of their kinds
     has_keys    boolean;
-    generations jsonb;
 BEGIN
-    SELECT array_agg(candidate.place), bool_or(candidate.has_key) INTO places, has_keys
-      FROM (SELECT due.place, due.has_key
+    SELECT array_agg(candidate.place), array_agg(candidate.generation), bool_or(candidate.has_key)
+      INTO places, generations, has_keys
+      FROM (SELECT due.place, coalesce(k.generation, 0) AS generation, due.has_key
               FROM unnest(of_kinds) AS known (kind)
+              LEFT JOIN background_kinds AS k ON k.kind = known.kind
              CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS level (priority)
               LEFT JOIN unnest(mark_kinds, mark_priorities, mark_run_afters, mark_ids)
                         AS mark (kind, priority, run_after, id)
@@ -51,7 +54,7 @@ BEGIN
                     LIMIT slots
                       FOR UPDATE SKIP LOCKED
                    ) AS due
-             WHERE NOT EXISTS (SELECT 1 FROM background_kinds AS k WHERE k.kind = known.kind AND k.paused_at IS NOT NULL)
+             WHERE k.paused_at IS NULL
                AND EXISTS (SELECT 1 FROM background_workers AS w
                             WHERE w.id = worker AND w.lost_at IS NULL AND w.lease_until > clock_timestamp())
              ORDER BY due.priority, due.run_after, due.id
@@ -59,16 +62,15 @@ BEGIN
     IF places IS NULL THEN
         RETURN;
     END IF;
-    generations := (SELECT jsonb_object_agg(k.kind, k.generation) FROM background_kinds AS k
-                     WHERE k.kind = ANY (of_kinds) AND k.generation > 0);
     IF NOT has_keys THEN
         RETURN QUERY
         WITH claimed AS (
             UPDATE background_jobs AS job
                SET status = 'running', pool = of_pool, claim = job.claim + 1, attempt = job.attempt + 1,
                    worker_id = worker, started_at = clock_timestamp(), finished_at = NULL, progress = NULL,
-                   progress_note = NULL, generation = coalesce((generations ->> job.kind::text)::integer, 0)
-             WHERE job.ctid = ANY (places)
+                   progress_note = NULL, generation = taken.generation
+              FROM unnest(places, generations) AS taken (place, generation)
+             WHERE job.ctid = taken.place
             RETURNING job.*
         )
         SELECT 0::bigint, c.id, c.claim, c.kind::text, c.pool::text, c.payload::text, c.attempt::integer,
@@ -79,12 +81,13 @@ BEGIN
     END IF;
     RETURN QUERY
     WITH placed AS MATERIALIZED (
-        SELECT job.ctid AS place, job.concurrency_key,
+        SELECT job.ctid AS place, job.concurrency_key, taken.generation,
                row_number() OVER (PARTITION BY job.concurrency_key
                                   ORDER BY job.priority, job.run_after, job.id) AS position
-          FROM background_jobs AS job WHERE job.ctid = ANY (places)
+          FROM unnest(places, generations) AS taken (place, generation)
+          JOIN background_jobs AS job ON job.ctid = taken.place
     ), decided AS MATERIALIZED (
-        SELECT placed.place, placed.concurrency_key,
+        SELECT placed.place, placed.concurrency_key, placed.generation,
                CASE WHEN placed.concurrency_key IS NULL THEN 'free'
                     WHEN position = 1
                          AND NOT EXISTS (SELECT 1 FROM background_jobs AS busy
@@ -94,7 +97,7 @@ BEGIN
                END AS key
           FROM placed
     ), free AS MATERIALIZED (
-        SELECT decided.place, decided.concurrency_key FROM decided WHERE key = 'free'
+        SELECT decided.place, decided.concurrency_key, decided.generation FROM decided WHERE key = 'free'
     ), held AS MATERIALIZED (
         -- FOR SHARE: the running job cannot end before the mark below commits, and its end sees the mark.
         SELECT busy.concurrency_key FROM background_jobs AS busy
@@ -114,7 +117,7 @@ BEGIN
         UPDATE background_jobs AS job
            SET status = 'running', pool = of_pool, claim = job.claim + 1, attempt = job.attempt + 1,
                worker_id = worker, started_at = clock_timestamp(), finished_at = NULL, progress = NULL,
-               progress_note = NULL, generation = coalesce((generations ->> job.kind::text)::integer, 0)
+               progress_note = NULL, generation = free.generation
           FROM free
          WHERE job.ctid = free.place
         RETURNING job.*

@@ -69,7 +69,7 @@ class Core(RuleBasedStateMachine):
         self.stubborn: set[Fence] = set()
         app = App([Handler(TASK, self.handler)])
         pools, slots = {Pool.AGENT: LoopPool()}, {Pool.AGENT: SLOTS}
-        self.attempts = Attempts(app, self.table, self.writer, pools, slots, lambda _: None)  # type: ignore[arg-type]
+        self.attempts = Attempts(app, self.table, self.writer, pools, slots, lambda *_: None)  # type: ignore[arg-type]
         self.trust = Trust(lease=LEASE, margin=MARGIN, registered_at=self.loop.time())
         self.state = State.RUNNING
         self.events: list[Event] = []
