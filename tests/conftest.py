@@ -22,6 +22,13 @@ if os.environ.get("OOMPH_TEST_SERVER") == "system":
         with system_server(Path("/tmp") / f"oomph-test-{uuid.uuid4().hex[:12]}") as url:
             yield url
 
+elif given := os.environ.get("OOMPH_TEST_SERVER"):
+
+    @pytest.fixture(scope="session")
+    def oomph_server() -> str:
+        """The throw-away server of whoever runs many sessions, as `scripts/mutations` does; one session at a time."""
+        return given
+
 
 @pytest.fixture(scope="session")
 def server(oomph_server: str) -> str:

@@ -293,6 +293,18 @@ async def test_a_deleted_job_is_a_lost_one(db: Connection, worker: Worker, late:
     assert await write(worker.store, running.fence) == refused(running.fence)
 
 
+async def test_a_success_of_a_newer_claim_is_not_that_of_an_older_one(db: Connection, worker: Worker) -> None:
+    """The older handler says that it completed in its own transaction; what it finds there is not its own work."""
+    add(db)
+    old = await worker.claim_one()
+    await worker.store.finish(old.fence, returned(Verdict.RELEASED))
+    new = await worker.claim_one()
+    await worker.store.complete({new.fence: None})
+    assert await worker.store.finish(old.fence, AttemptReport(Succeeded(completed_in=True))) == Lost()
+    assert await worker.store.status(old.fence) is None
+    assert await worker.store.status(new.fence) == "succeeded"
+
+
 async def test_a_batch_tells_an_older_claim_of_a_job_from_the_newest(db: Connection, worker: Worker) -> None:
     add(db)
     old = await worker.claim_one()
@@ -764,6 +776,22 @@ async def test_a_finish_that_waits_behind_another_finish_of_the_same_claim_is_lo
         first.commit()
     assert await second == Lost()
     assert attempts(db, running.id) == []
+
+
+@pytest.mark.parametrize("late", ["success", "progress"])
+async def test_a_write_that_waits_behind_the_end_of_its_claim_is_lost(
+    db: Connection, url: str, worker: Worker, late: str
+) -> None:
+    add(db)
+    running = await worker.claim_one()
+    write, refused = LATE[late]
+    with psycopg.connect(url) as first:
+        first.execute("UPDATE background_jobs SET status = 'dead' WHERE id = %s", [running.id])
+        second = asyncio.create_task(write(worker.store, running.fence))
+        await until(lambda: waiting_for_locks(db) == 1)
+        first.commit()
+    assert await second == refused(running.fence)
+    assert job(db, running.id, "status, result, progress") == ("dead", None, None)
 
 
 async def test_progress_and_successes_of_the_same_jobs_in_any_order_do_not_deadlock(

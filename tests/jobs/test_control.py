@@ -1,6 +1,7 @@
 """What an operator may do: in the caller's transaction, with a name, a reason and an audit row, or not at all."""
 
 import threading
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,7 +11,21 @@ import pytest
 from jobs import ControlError, cancel, enqueue, pause, resume, retry
 from jobs.outcome import Verdict
 from tests.jobs.callers import CALLERS, Held, settle
-from tests.jobs.lab import CANCEL, FAILURE, NOTE, PERMANENT, Connection, Note, Worker, add, attempts, died, job, scalar
+from tests.jobs.lab import (
+    CANCEL,
+    FAILURE,
+    NOTE,
+    PERMANENT,
+    Connection,
+    Note,
+    Worker,
+    add,
+    attempts,
+    died,
+    job,
+    scalar,
+    waiting_for_locks,
+)
 
 CONNECTIONS = [
     "psycopg_connection",
@@ -208,6 +223,30 @@ async def test_cancel_and_finish_at_once_leave_one_of_the_two(db: Connection, ur
         assert answer == "running" or "is already dead" in str(answer)
 
 
+def test_a_cancel_that_waits_behind_the_end_of_the_job_changes_nothing(url: str, db: Connection) -> None:
+    (job_id,) = add(db, status="running")
+    refused: list[str] = []
+
+    def operate() -> None:
+        with psycopg.connect(url) as connection:
+            try:
+                cancel(connection, job_id, actor="ana")
+            except ControlError as error:
+                refused.append(str(error))
+
+    with psycopg.connect(url) as worker:
+        worker.execute("UPDATE background_jobs SET status = 'succeeded', finished_at = now() WHERE id = %s", [job_id])
+        operator = threading.Thread(target=operate)
+        operator.start()
+        while waiting_for_locks(db) == 0:
+            time.sleep(0.005)
+        worker.commit()
+        operator.join()
+    assert refused == [f"job {job_id} is already succeeded"]
+    assert job(db, job_id, "finished_at IS NOT NULL, cancel_requested_at, error") == (True, None, None)
+    assert audit(db) == []
+
+
 def test_a_service_may_enqueue_pause_and_cancel_in_one_transaction(url: str, db: Connection) -> None:
     with psycopg.connect(url) as connection:
         job_id = enqueue(connection, NOTE, Note())
@@ -226,7 +265,7 @@ async def test_an_operator_and_a_worker_that_lock_in_opposite_order_both_get_thr
 
     from jobs.database import DatabaseUnavailable
     from jobs.store import Finished
-    from tests.jobs.lab import until, waiting_for_locks
+    from tests.jobs.lab import until
 
     (job_id,) = add(db)
     running = await worker.claim_one()

@@ -535,6 +535,14 @@ async def test_keys_with_the_same_hash_wait_for_each_other_at_most_for_a_moment(
     assert [job.id for job in await worker.claim()] == [first, second]  # both: they are two keys
 
 
+def test_two_jobs_of_a_key_cannot_run_whoever_writes_them(db: Connection) -> None:
+    """The backstop: by hand, or by a claim that ever got past the lock."""
+    add(db, status="running", concurrency_key="k")
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        add(db, status="running", concurrency_key="k")
+    add(db, status="running", concurrency_key="other")
+
+
 def test_holding_a_key_sees_what_was_committed_since_the_statement_began(db: Connection, url: str) -> None:
     hold = "SELECT background_hold_key('k')"
     assert scalar(db, hold) == "free"

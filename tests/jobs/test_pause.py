@@ -9,7 +9,7 @@ import pytest
 from jobs.control import pause, resume
 from jobs.database import Database
 from jobs.outcome import AttemptReport, Succeeded, Verdict
-from jobs.store import ClaimedJob, Finished, JobStore
+from jobs.store import ClaimedJob, Finished, JobStore, Lost
 from tests.jobs.lab import (
     CANCEL,
     FAILURE,
@@ -229,6 +229,19 @@ async def test_a_probe_lets_exactly_one_job_through_and_its_success_opens_the_ki
     assert health(db) == (0, False)
     assert scalar(db, "SELECT probe_job_id FROM background_kinds WHERE kind = 'note'") is None
     assert len(await worker.claim()) == 10
+
+
+async def test_a_probe_is_charged_and_fenced_as_any_claim(db: Connection, worker: Worker) -> None:
+    (job_id,) = add(db)
+    pause(db, "note", actor="ana")
+    resume(db, "note", actor="ana", probe=True)
+    (first,) = await worker.store.claim_probe(worker.id, "system", ["note"])
+    assert (first.id, first.claim, first.attempt) == (job_id, 1, 1)
+    await worker.store.finish(first.fence, returned(Verdict.RELEASED))
+    (second,) = await worker.store.claim_probe(worker.id, "system", ["note"])
+    assert (second.id, second.claim, second.attempt) == (job_id, 2, 1)
+    assert await worker.store.finish(first.fence, KILL) == Lost()
+    assert health(db) == (0, True)
 
 
 @pytest.mark.parametrize("ending", [KILL, died(Verdict.TIMED_OUT)])

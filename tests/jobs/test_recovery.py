@@ -139,6 +139,20 @@ async def test_two_rescuers_at_once_settle_each_job_once(db: Connection, store: 
     assert scalar(db, "SELECT count(*) FROM background_attempts") == 100
 
 
+async def test_a_rescue_does_not_wait_for_what_somebody_else_is_settling(
+    db: Connection, url: str, worker: Worker, recovery: Recovery, caplog: pytest.LogCaptureFixture
+) -> None:
+    held, free = add(db, 2)
+    await worker.claim()
+    expire(db, worker)
+    with psycopg.connect(url) as other:
+        other.execute("SELECT 1 FROM background_jobs WHERE id = %s FOR UPDATE", [held])
+        caplog.set_level(logging.INFO)
+        assert await recovery.rescue() == 1
+    assert (job(db, held), job(db, free)) == ("running", "queued")
+    assert "left to the next pass" not in caplog.text  # as it says where it waited in vain
+
+
 async def test_a_late_finish_that_comes_second_is_refused(db: Connection, worker: Worker, recovery: Recovery) -> None:
     add(db)
     running = await worker.claim_one()

@@ -260,6 +260,33 @@ def daemon_that_ends(text: str, job: JobContext) -> Report:
     return Report(text="")
 
 
+def changes_its_mark(text: str, job: JobContext) -> Report:
+    """Leaves a process with another mark and in a group of its own; `text` says whether its session is another too."""
+    read_end, write_end = os.pipe()
+    if (pid := os.fork()) == 0:
+        if os.fork() == 0:
+            os.setsid() if text == "and its session" else os.setpgid(0, 0)
+            _, hard = resource.getrlimit(resource.RLIMIT_RSS)
+            resource.setrlimit(resource.RLIMIT_RSS, (0, hard - 1))
+            os.write(write_end, str(os.getpid()).encode())
+            while True:
+                time.sleep(60)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return Report(text=os.read(read_end, 32).decode())
+
+
+def orphan_that_ends_and_wait(text: str, job: JobContext) -> None:
+    if (pid := os.fork()) == 0:
+        if (orphan := os.fork()) == 0:
+            time.sleep(0.05)
+        else:
+            Path(text).write_text(str(orphan))
+        os._exit(0)
+    os.waitpid(pid, 0)
+    time.sleep(600)
+
+
 def sleeps(text: str, job: JobContext) -> None:
     time.sleep(600)
 

@@ -84,6 +84,27 @@ async def test_an_intent_ends_the_whole_tree_at_once(
     assert all(is_gone(pid) for pid in pids.split())
 
 
+async def test_the_first_intent_stays(kitchen: Kitchen, tmp_path: Path) -> None:
+    execution = kitchen.order("says_ready", str(tmp_path / "ready"))
+    running = asyncio.create_task(kitchen.pool.run(execution))
+    await until(lambda: text_of(tmp_path / "ready") != "")
+    execution.stop(Intent.CANCEL)
+    execution.stop(Intent.LEASE_LOST)
+    assert (await running).outcome == Cancelled()
+
+
+async def test_what_is_asked_for_after_the_death_was_not_its_cause(kitchen: Kitchen, tmp_path: Path) -> None:
+    execution = kitchen.order("says_ready", str(tmp_path / "ready"))
+    running = asyncio.create_task(kitchen.pool.run(execution))
+    await until(lambda: text_of(tmp_path / "ready") != "")
+    child = next(iter(kitchen.pool._roster.children.values()))
+    os.kill(child.pid, signal.SIGKILL)
+    await child.exited.wait()
+    execution.stop(Intent.SHUTDOWN)
+    assert not running.done()
+    assert (await running).outcome.verdict is Verdict.KILLED
+
+
 @pytest.mark.parametrize(
     ("intent", "verdict"),
     [(Intent.CANCEL, Verdict.SUCCEEDED), (Intent.DEADLINE, Verdict.SUCCEEDED), (Intent.LEASE_LOST, Verdict.LEASE_LOST)],
@@ -139,6 +160,17 @@ async def test_everything_can_be_killed_from_a_thread_while_the_loop_is_blocked(
     report = await running
     assert isinstance(report.outcome, Returned)
     assert report.outcome.verdict is Verdict.LEASE_LOST
+
+
+async def test_a_daemon_too_is_killed_from_a_thread_while_the_loop_is_blocked(kitchen: Kitchen, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    running = asyncio.create_task(kitchen.pool.run(kitchen.order("daemon_and_wait", str(ready))))
+    await until(lambda: text_of(ready) != "")
+    keeper = threading.Thread(target=kitchen.pool.kill_everything)
+    keeper.start()
+    keeper.join()  # blocks the loop until the thread is through
+    assert is_dead(text_of(ready))
+    assert (await running).outcome.verdict is Verdict.LEASE_LOST
 
 
 async def test_one_signal_ends_the_whole_group_also_of_processes_that_nobody_has_looked_for(

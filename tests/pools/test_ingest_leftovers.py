@@ -28,7 +28,19 @@ async def test_a_daemon_that_left_session_and_parent_is_killed_before_the_report
     report = await kitchen.cook("daemon", trick)
     assert time.monotonic() - started < 2
     pid = int(_result(report.outcome))
+    assert is_dead(pid)
     await until(lambda: is_gone(pid))
+
+
+async def test_an_orphan_that_changed_its_mark_is_known_by_its_session(kitchen: Kitchen) -> None:
+    for _ in range(3):  # once in a while the watch is there first: to it, the new mark is nobody's
+        report = await kitchen.cook("changes_its_mark")
+        assert is_dead(_result(report.outcome))
+
+
+async def test_an_orphan_that_nothing_ties_to_its_job_is_ended_by_the_watch(kitchen: Kitchen) -> None:
+    report = await kitchen.cook("changes_its_mark", "and its session")
+    await until(lambda: is_gone(_result(report.outcome)))
 
 
 async def test_a_daemon_of_a_running_job_is_left_alone_when_another_job_ends(kitchen: Kitchen, tmp_path: Path) -> None:
@@ -47,6 +59,16 @@ async def test_a_daemon_of_a_running_job_is_left_alone_when_another_job_ends(kit
 async def test_an_orphan_that_ended_by_itself_is_reaped(kitchen: Kitchen) -> None:
     await kitchen.cook("daemon_that_ends")
     await until(lambda: job_processes(template=kitchen.pool._spawner.pid) == [])
+
+
+async def test_an_orphan_that_ends_while_its_job_runs_is_reaped(kitchen: Kitchen, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    running = asyncio.create_task(kitchen.pool.run(kitchen.order("orphan_that_ends_and_wait", str(ready))))
+    await until(lambda: text_of(ready) != "")
+    await until(lambda: is_gone(text_of(ready)))
+    assert not running.done()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_process_that_somebody_else_started_keeps_its_exit_status(kitchen: Kitchen) -> None:

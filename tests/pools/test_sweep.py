@@ -6,12 +6,14 @@ import asyncio
 import json
 import os
 import resource
+import select
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,6 +124,29 @@ async def test_children_die_with_their_supervisor_within_a_second(tmp_path: Path
     sweep_processes()
 
 
+def test_a_process_that_asked_for_it_dies_with_its_parent() -> None:
+    """Scenario 18, the kernel's part of it: nobody sweeps a process without a mark."""
+    armed = "import os, time; from pools.process import die_with_parent; die_with_parent(os.getppid())"
+    script = f"{armed}; print(os.getpid(), flush=True); time.sleep(600)"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {script!r}])"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    pidfd = os.pidfd_open(pid)
+    try:
+        end(parent)
+        dead, _, _ = select.select([pidfd], [], [], 1)
+        assert dead
+    finally:
+        process.send(pidfd, signal.SIGKILL)
+        os.close(pidfd)
+        with suppress(ChildProcessError):  # it is ours where an earlier test made this process a subreaper
+            os.waitpid(pid, 0)
+
+
 async def test_a_child_whose_supervisor_died_before_its_gate_never_runs(tmp_path: Path) -> None:
     """Scenario 20: SIGKILL to the supervisor while the template forks."""
     stop_template = "import os, signal; os.kill(pool._spawner.pid, signal.SIGSTOP)"
@@ -190,6 +215,20 @@ def test_a_worker_inside_a_job_uses_marks_below_its_own() -> None:
     assert (1 << 50) > template > max(taken)
     assert len(set(taken)) == 3
     assert not any(map(owner_is_gone, [template, *taken]))
+
+
+def test_a_process_that_carries_the_mark_of_a_dead_supervisor_is_swept() -> None:
+    """Scenario 19, the sweep itself: wherever the process hangs, and whatever else it does."""
+    made = "from pools.identity import Marks; print(Marks().take())"
+    done = subprocess.run([sys.executable, "-c", made], capture_output=True, text=True, check=True)
+    mark = int(done.stdout)
+    left = subprocess.Popen(["sleep", "600"], preexec_fn=lambda: process.carry_mark(mark))
+    try:
+        assert left.pid in sweep_processes().dead
+        assert left.wait(1) == -signal.SIGKILL
+    finally:
+        left.kill()
+        left.wait()
 
 
 def test_a_strangers_process_is_not_swept_whatever_its_limit_says() -> None:

@@ -1,0 +1,574 @@
+"""What may be taken away from the code, and the test that must notice: the data of `scripts/mutations`."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """`find` stands exactly once in `file` and is replaced; each of `tests` must fail then, by itself.
+
+    `hangs` says that a test which only notices by waiting for ever has noticed.
+    """
+
+    name: str
+    file: str
+    find: str
+    replace: str
+    tests: tuple[str, ...]
+    hangs: bool = False
+
+    def applied(self, text: str) -> str:
+        """`text` of the file, mutated. Raises `ValueError` where `find` is not there exactly once."""
+        if (count := text.count(self.find)) != 1:
+            raise ValueError(f"mutation {self.name!r}: {self.find!r} stands {count} times in {self.file}, not once")
+        return text.replace(self.find, self.replace)
+
+
+CLAIMS = "tests/jobs/test_claims.py::"
+CONTROL = "tests/jobs/test_control.py::"
+KEYS = "tests/jobs/test_keys.py::"
+PAUSE = "tests/jobs/test_pause.py::"
+RECOVERY = "tests/jobs/test_recovery.py::"
+SCHEDULER = "tests/jobs/test_scheduler.py::"
+INTENTS = "tests/pools/test_ingest_intents.py::"
+LEFTOVERS = "tests/pools/test_ingest_leftovers.py::"
+SWEEP = "tests/pools/test_sweep.py::"
+
+OLDER = f"{CLAIMS}test_what_an_older_claim_writes_changes_nothing"
+ENDED = f"{CLAIMS}test_a_finished_job_stays_as_it_is"
+COMPLETE = "jobs/sql/complete.sql"
+PROGRESS = "jobs/sql/progress.sql"
+FINISH = "jobs/sql/finish.sql"
+CLAIM = "jobs/sql/claim.sql"
+PROBE = "jobs/sql/claim_probe.sql"
+RESCUE = "jobs/sql/lost_jobs.sql"
+SCHEMA = "jobs/migrations/0001_initial.sql"
+
+MUTATIONS = (
+    # The fence: (job id, claim number) and the status, in every write about a running job.
+    Mutation(
+        "a success: the claim number",
+        COMPLETE,
+        "USING (id, claim)",
+        "USING (id)",
+        (f"{OLDER}[a_refund-True-success]",),
+    ),
+    Mutation(
+        "a success: the status",
+        COMPLETE,
+        "job.status = 'running'",
+        "true",
+        (f"{ENDED}[dead-success]",),
+    ),
+    Mutation(
+        "a success: the lock between look and write",
+        COMPLETE,
+        "       FOR NO KEY UPDATE OF job\n",
+        "",
+        (f"{CLAIMS}test_a_write_that_waits_behind_the_end_of_its_claim_is_lost[success]",),
+    ),
+    Mutation(
+        "progress: the claim number",
+        PROGRESS,
+        "USING (id, claim)",
+        "USING (id)",
+        (f"{OLDER}[a_refund-True-progress]",),
+    ),
+    Mutation(
+        "progress: the status",
+        PROGRESS,
+        "job.status = 'running'",
+        "true",
+        (f"{OLDER}[a_refund-False-progress]",),
+    ),
+    Mutation(
+        "progress: the lock between look and write",
+        PROGRESS,
+        "       FOR NO KEY UPDATE OF job\n",
+        "",
+        (f"{CLAIMS}test_a_write_that_waits_behind_the_end_of_its_claim_is_lost[progress]",),
+    ),
+    Mutation(
+        "every other end: the claim number",
+        FINISH,
+        "AND job.claim = %(claim)s ",
+        "",
+        (f"{OLDER}[a_refund-True-failure]", f"{OLDER}[a_refund-True-cancel]"),
+    ),
+    Mutation(
+        "every other end: the status",
+        FINISH,
+        "AND job.status = 'running'",
+        "",
+        (f"{OLDER}[a_refund-False-failure]", f"{OLDER}[a_refund-False-cancel]"),
+    ),
+    Mutation(
+        "every other end: the lock between look and write",
+        FINISH,
+        "       FOR UPDATE OF job\n",
+        "",
+        (f"{CLAIMS}test_a_finish_that_waits_behind_another_finish_of_the_same_claim_is_lost",),
+    ),
+    Mutation(
+        "complete_in: the refusal of a lost claim",
+        "jobs/context.py",
+        "if not rows:",
+        "if False:",
+        (f"{CLAIMS}test_complete_in_with_a_lost_lease_takes_the_effects_back[psycopg_connection]",),
+    ),
+    Mutation(
+        "complete_in: the fence of its statement",
+        COMPLETE,
+        "USING (id, claim)\n     WHERE job.status = 'running'",
+        "USING (id)",
+        (f"{CLAIMS}test_complete_in_with_a_lost_lease_takes_the_effects_back[psycopg_connection]",),
+    ),
+    Mutation(
+        "what became of a claim: the claim number",
+        "jobs/sql/job_by_fence.sql",
+        " AND claim = %(claim)s",
+        "",
+        (f"{CLAIMS}test_a_success_of_a_newer_claim_is_not_that_of_an_older_one",),
+    ),
+    Mutation(
+        "the rescue: the status",
+        RESCUE,
+        "job.status = 'running' AND ",
+        "",
+        (f"{RECOVERY}test_a_late_finish_that_comes_first_is_not_overwritten",),
+    ),
+    Mutation(
+        "the rescue: only of workers that are lost",
+        RESCUE,
+        "w.id = job.worker_id AND w.lost_at IS NULL)",
+        "false)",
+        (f"{RECOVERY}test_the_jobs_of_an_expired_worker_go_back_charged_with_a_reason",),
+    ),
+    Mutation(
+        "the rescue: its lock",
+        RESCUE,
+        "   FOR UPDATE OF job SKIP LOCKED",
+        "",
+        (f"{RECOVERY}test_a_rescue_does_not_wait_for_what_somebody_else_is_settling",),
+    ),
+    Mutation(
+        "lost claims: the claim number",
+        "jobs/sql/unknown_claims.sql",
+        "(id, claim) NOT IN (SELECT * FROM unnest(%(ids)s::bigint[], %(claims)s::bigint[]))",
+        "id <> ALL (%(ids)s::bigint[]) AND cardinality(%(claims)s::bigint[]) >= 0",
+        (f"{CLAIMS}test_claims_whose_answer_was_lost_are_given_back_uncharged",),
+    ),
+    Mutation(
+        "a cancel reaches the worker: the status",
+        "jobs/sql/cancels.sql",
+        "AND status = 'running' ",
+        "",
+        (f"{CLAIMS}test_a_cancel_that_was_asked_for_wins_over_retry_and_release",),
+    ),
+    Mutation(
+        "an operator's cancel: the status",
+        "jobs/sql/cancel_job.sql",
+        " AND found.status IN ('queued', 'running')",
+        "",
+        (f"{CONTROL}test_what_does_not_apply_says_why_and_leaves_the_transaction_usable[psycopg_connection]",),
+    ),
+    Mutation(
+        "an operator's cancel: a running job is only asked",
+        "jobs/sql/cancel_job.sql",
+        "ELSE job.status END",
+        "ELSE 'cancelled' END",
+        (f"{CONTROL}test_a_cancel_of_a_running_job_is_asked_for_once_and_tells_the_workers",),
+    ),
+    Mutation(
+        "an operator's cancel: its lock",
+        "jobs/sql/cancel_job.sql",
+        " FOR UPDATE",
+        "",
+        (f"{CONTROL}test_a_cancel_that_waits_behind_the_end_of_the_job_changes_nothing",),
+    ),
+    Mutation(
+        "an operator's retry: the status",
+        "jobs/sql/retry_job.sql",
+        "found.status IN ('dead', 'cancelled') AND found.queued_copy",
+        "found.queued_copy",
+        (f"{CONTROL}test_what_does_not_apply_says_why_and_leaves_the_transaction_usable[psycopg_connection]",),
+    ),
+    Mutation(
+        "a removed schedule: its running jobs are left alone",
+        "jobs/sql/remove_schedules.sql",
+        " AND job.status = 'queued'",
+        "",
+        (f"{SCHEDULER}test_a_removed_schedule_fires_no_more_and_its_queued_jobs_are_cancelled",),
+    ),
+    # The charge.
+    Mutation(
+        "the claim: the charge",
+        CLAIM,
+        "attempt = job.attempt + 1",
+        "attempt = job.attempt",
+        (f"{CLAIMS}test_the_claim_charges_the_attempt_and_counts_itself",),
+    ),
+    Mutation(
+        "the claim: the claim number grows",
+        CLAIM,
+        "claim = job.claim + 1",
+        "claim = job.claim",
+        (f"{OLDER}[a_refund-True-success]",),
+    ),
+    Mutation(
+        "the claim of a probe: the charge",
+        PROBE,
+        "attempt = job.attempt + 1",
+        "attempt = job.attempt",
+        (f"{PAUSE}test_a_probe_is_charged_and_fenced_as_any_claim",),
+    ),
+    Mutation(
+        "the claim of a probe: the claim number grows",
+        PROBE,
+        "claim = job.claim + 1",
+        "claim = job.claim",
+        (f"{PAUSE}test_a_probe_is_charged_and_fenced_as_any_claim",),
+    ),
+    Mutation(
+        "the refund",
+        FINISH,
+        "job.attempt - %(refund)s::integer",
+        "job.attempt - 0 * %(refund)s::integer",
+        (f"{CLAIMS}test_a_refund_gives_the_attempt_back_even_of_the_last_one[released]",),
+    ),
+    Mutation(
+        "a kill is charged",
+        "jobs/store.py",
+        "refund=not verdict.is_charged",
+        "refund=True",
+        (f"{CLAIMS}test_a_death_is_charged_and_after_the_last_attempt_the_job_is_dead",),
+    ),
+    # Who may claim what.
+    Mutation(
+        "the claim: the status",
+        CLAIM,
+        "AND job.status = 'queued'\n",
+        "\n",
+        (f"{CLAIMS}test_a_claim_takes_only_what_is_due_and_of_its_kinds",),
+    ),
+    Mutation(
+        "the claim: two of them share no job",
+        CLAIM,
+        "              FOR UPDATE SKIP LOCKED\n",
+        "",
+        (f"{CLAIMS}test_many_claimers_at_once_share_the_jobs_without_overlap",),
+    ),
+    Mutation(
+        "the claim: the lease of the worker",
+        CLAIM,
+        " AND w.lease_until > clock_timestamp()",
+        "",
+        (f"{CLAIMS}test_a_worker_without_a_valid_lease_claims_nothing",),
+    ),
+    Mutation(
+        "the claim: a worker that was found lost",
+        CLAIM,
+        " AND w.lost_at IS NULL",
+        "",
+        (f"{CLAIMS}test_a_worker_without_a_valid_lease_claims_nothing",),
+    ),
+    Mutation(
+        "the claim: a paused kind",
+        CLAIM,
+        " AND k.paused_at IS NOT NULL",
+        " AND false",
+        (f"{PAUSE}test_a_paused_kind_starts_nothing_and_its_running_jobs_finish",),
+    ),
+    Mutation(
+        "the claim of a probe: one only",
+        PROBE,
+        " AND k.probe_job_id IS NULL",
+        "",
+        (f"{PAUSE}test_a_probe_lets_exactly_one_job_through_and_its_success_opens_the_kind",),
+    ),
+    Mutation(
+        "the claim of a probe: the lease of the worker",
+        PROBE,
+        " AND w.lost_at IS NULL AND w.lease_until > clock_timestamp()",
+        "",
+        (f"{PAUSE}test_a_probe_takes_no_job_whose_key_is_busy_and_no_lost_worker_gets_one",),
+    ),
+    Mutation(
+        "a concurrency key: its lock",
+        SCHEMA,
+        "IF NOT pg_try_advisory_xact_lock(hashtext('oomph concurrency key'), hashtext(key)) THEN",
+        "IF false THEN",
+        (f"{KEYS}test_holding_a_key_sees_what_was_committed_since_the_statement_began",),
+    ),
+    Mutation(
+        "a concurrency key: the look under the lock",
+        SCHEMA,
+        "WHERE busy.status = 'running' AND busy.concurrency_key = background_hold_key.key",
+        "WHERE false",
+        (f"{KEYS}test_holding_a_key_sees_what_was_committed_since_the_statement_began",),
+    ),
+    Mutation(
+        "a concurrency key: the claim asks for it",
+        CLAIM,
+        "THEN background_hold_key(concurrency_key)",
+        "THEN 'free'",
+        (f"{KEYS}test_keys_with_the_same_hash_wait_for_each_other_at_most_for_a_moment",),
+    ),
+    Mutation(
+        "a concurrency key: one of a batch",
+        CLAIM,
+        "WHEN place = 1\n",
+        "WHEN true\n",
+        (f"{KEYS}test_a_claim_takes_the_best_of_a_key_and_parks_the_rest",),
+    ),
+    Mutation(
+        "a concurrency key: the index that two claims cannot get past",
+        SCHEMA,
+        "CREATE UNIQUE INDEX background_jobs_concurrency",
+        "CREATE INDEX background_jobs_concurrency",
+        (f"{KEYS}test_two_jobs_of_a_key_cannot_run_whoever_writes_them",),
+    ),
+    # The lease.
+    Mutation(
+        "the renewal: the lease",
+        "jobs/sql/renew.sql",
+        " AND lease_until > clock_timestamp()",
+        "",
+        (f"{CLAIMS}test_a_lost_worker_cannot_renew",),
+    ),
+    Mutation(
+        "the renewal: a worker that was found lost",
+        "jobs/sql/renew.sql",
+        " AND lost_at IS NULL",
+        "",
+        (f"{CLAIMS}test_a_lost_worker_cannot_renew",),
+    ),
+    Mutation(
+        "trust: counted from when the renewal was sent",
+        "supervisor/trust.py",
+        "sent + self._lease - self._margin",
+        "now + self._lease - self._margin",
+        ("tests/worker/test_trust.py::test_an_answer_that_took_its_time_does_not_stretch_the_lease",),
+    ),
+    Mutation(
+        "trust: the keeper tells when it sent",
+        "supervisor/leases.py",
+        "self._trust.renew(sent, time.monotonic())",
+        "self._trust.renew(time.monotonic(), time.monotonic())",
+        ("tests/worker/test_trust.py::test_the_keeper_counts_from_the_moment_it_asked",),
+    ),
+    Mutation(
+        "trust: the margin",
+        "supervisor/trust.py",
+        "sent + self._lease - self._margin",
+        "sent + self._lease",
+        ("tests/worker/test_trust.py::test_an_answer_that_took_its_time_does_not_stretch_the_lease",),
+    ),
+    Mutation(
+        "trust: once lost, it never comes back",
+        "supervisor/trust.py",
+        "        if self.holds(now):\n            self._until",
+        "        if True:\n            self._lost = False\n            self._until",
+        ("tests/worker/test_trust.py::test_an_answer_after_the_end_of_trust_changes_nothing",),
+    ),
+    Mutation(
+        "a worker leaves: not while its jobs run",
+        "jobs/sql/deregister.sql",
+        "AND status = 'running')",
+        "AND false)",
+        (f"{CLAIMS}test_a_worker_leaves_only_without_running_jobs",),
+    ),
+    Mutation(
+        "a lost worker is forgotten: not while its jobs run",
+        "jobs/sql/forget_workers.sql",
+        "AND job.status = 'running')",
+        "AND false)",
+        (f"{RECOVERY}test_lost_workers_are_forgotten_after_a_day_but_not_while_a_job_names_them",),
+    ),
+    # The streak.
+    Mutation(
+        "the streak: the lock of the kind",
+        "jobs/sql/lock_kind.sql",
+        " FOR UPDATE",
+        "",
+        (f"{PAUSE}test_of_many_kills_at_once_exactly_one_pauses",),
+    ),
+    Mutation(
+        "the streak: one kill for each lost worker and kind",
+        "jobs/recovery.py",
+        "counts = await counts_as_loss(session, worker_id, kind)",
+        "counts = True",
+        (f"{RECOVERY}test_a_lost_worker_is_one_kill_for_each_of_its_kinds",),
+    ),
+    Mutation(
+        "the streak: outcomes from before a resume",
+        "jobs/sql/resume_kind.sql",
+        "generation = k.generation + 1",
+        "generation = k.generation",
+        (f"{PAUSE}test_outcomes_from_before_the_resume_do_not_count",),
+    ),
+    # Schedules.
+    Mutation(
+        "an occurrence: its uniqueness",
+        SCHEMA,
+        "CREATE UNIQUE INDEX background_jobs_occurrence",
+        "CREATE INDEX background_jobs_occurrence",
+        (f"{SCHEDULER}test_an_occurrence_that_exists_is_not_written_again_even_if_the_row_goes_back",),
+    ),
+    Mutation(
+        "an occurrence: one transaction with the advance",
+        "jobs/scheduler.py",
+        'rows = await session.fetch(\n            "fire_schedule"',
+        'rows = await self._database.fetch(\n            "fire_schedule"',
+        (f"{SCHEDULER}test_a_tick_that_fails_halfway_fires_again",),
+    ),
+    Mutation(
+        "an occurrence: the advance",
+        "jobs/sql/advance_schedule.sql",
+        "WHERE name = %(name)s",
+        "WHERE name = %(name)s AND false",
+        (f"{SCHEDULER}test_a_due_occurrence_becomes_a_job_with_everything_its_task_declares",),
+    ),
+    Mutation(
+        "an occurrence: the lock of the schedule",
+        "jobs/sql/due_schedules.sql",
+        "   FOR UPDATE SKIP LOCKED",
+        "",
+        (f"{SCHEDULER}test_a_schedule_whose_row_somebody_holds_does_not_delay_the_others",),
+    ),
+    # The intent.
+    Mutation(
+        "the intent: recorded before the kill",
+        "pools/execution.py",
+        "            self.intent = intent\n",
+        "",
+        (f"{INTENTS}test_an_intent_ends_the_whole_tree_at_once[cancel-cancelled]",),
+    ),
+    Mutation(
+        "the intent: the first one stays",
+        "pools/execution.py",
+        "if self.intent is None:",
+        "if True:",
+        (f"{INTENTS}test_the_first_intent_stays",),
+    ),
+    Mutation(
+        "the intent: part of the evidence of a death",
+        "pools/ownership.py",
+        "self.intent_at_exit = self.execution.intent",
+        "self.intent_at_exit = None",
+        (f"{INTENTS}test_an_intent_ends_the_whole_tree_at_once[shutdown-released]",),
+    ),
+    Mutation(
+        "the intent: one that comes after the death is none",
+        "pools/ownership.py",
+        "intent=self.intent_at_exit if self.exited.is_set() else self.execution.intent",
+        "intent=self.execution.intent",
+        (f"{INTENTS}test_what_is_asked_for_after_the_death_was_not_its_cause",),
+    ),
+    Mutation(
+        "the intent: before everything is killed from a thread",
+        "pools/ingest.py",
+        "                execution.intent = intent\n",
+        "                pass\n",
+        (f"{INTENTS}test_everything_can_be_killed_from_a_thread_while_the_loop_is_blocked",),
+    ),
+    Mutation(
+        "the intent: a deadline",
+        "pools/life.py",
+        "execution.stop, Intent.DEADLINE",
+        "self.child.kill",
+        (f"{INTENTS}test_a_deadline_stores_the_stack_where_the_job_stood[cook-sleeps-in sleeps]",),
+    ),
+    Mutation(
+        "the intent: memory over the limit",
+        "pools/watch.py",
+        "child.execution.stop(Intent.MEMORY)",
+        "child.kill()",
+        (f"{INTENTS}test_helpers_that_are_together_over_the_limit_are_killed_with_their_job",),
+    ),
+    Mutation(
+        "the intent: a lost lease is stronger than a result",
+        "pools/verdict.py",
+        "if evidence.intent is Intent.LEASE_LOST:",
+        "if False:",
+        (f"{INTENTS}test_a_result_that_was_complete_before_our_kill_wins_unless_the_lease_is_lost",),
+    ),
+    # No leftovers.
+    Mutation(
+        "the kill of the child",
+        "pools/life.py",
+        "            child.kill()\n            report",
+        "            report",
+        (f"{INTENTS}test_an_intent_ends_the_whole_tree_at_once[shutdown-released]",),
+    ),
+    Mutation(
+        "the kill of the group",
+        "pools/ownership.py",
+        "process.kill_group(self.pid)",
+        "pass",
+        (f"{INTENTS}test_one_signal_ends_the_whole_group_also_of_processes_that_nobody_has_looked_for",),
+    ),
+    Mutation(
+        "the kill of the tree before the report",
+        "pools/life.py",
+        "cull = await self.house.threads.run(child.tree.kill, self.house.roster.owned())",
+        "cull = Cull([], [])",
+        (f"{LEFTOVERS}test_a_daemon_that_left_session_and_parent_is_killed_before_the_report[hold the pipe]",),
+    ),
+    Mutation(
+        "the kill of the tree while the loop is blocked",
+        "pools/ownership.py",
+        "                self.tree.kill(owned)\n",
+        "",
+        (f"{INTENTS}test_a_daemon_too_is_killed_from_a_thread_while_the_loop_is_blocked",),
+    ),
+    Mutation(
+        "the tree: orphans by their mark",
+        "pools/leftovers.py",
+        "orphan.mark == self.mark or ",
+        "",
+        (f"{LEFTOVERS}test_a_daemon_that_left_session_and_parent_is_killed_before_the_report[exec with nothing]",),
+    ),
+    Mutation(
+        "the tree: orphans by their session",
+        "pools/leftovers.py",
+        " or orphan.stat.session == self.leader",
+        "",
+        (f"{LEFTOVERS}test_an_orphan_that_changed_its_mark_is_known_by_its_session",),
+    ),
+    Mutation(
+        "the watch: orphans that no job explains",
+        "pools/watch.py",
+        "            kill_processes(strays, time.monotonic() + 1)\n",
+        "",
+        (f"{LEFTOVERS}test_an_orphan_that_nothing_ties_to_its_job_is_ended_by_the_watch",),
+    ),
+    Mutation(
+        "the watch: dead orphans are reaped",
+        "pools/watch.py",
+        "            elif not self._roster.may_be_unborn(mark):\n                process.reap(pid)\n",
+        "",
+        (f"{LEFTOVERS}test_an_orphan_that_ends_while_its_job_runs_is_reaped",),
+    ),
+    Mutation(
+        "the subreaper",
+        "pools/ingest.py",
+        "        process.adopt_orphans()\n",
+        "",
+        (f"{LEFTOVERS}test_a_daemon_that_left_session_and_parent_is_killed_before_the_report[hold the pipe]",),
+    ),
+    Mutation(
+        "the sweep of what a dead supervisor left",
+        "pools/leftovers.py",
+        "return mark is not None and owner_is_gone(mark)",
+        "return mark is not None and False",
+        (f"{SWEEP}test_a_process_that_carries_the_mark_of_a_dead_supervisor_is_swept",),
+    ),
+    Mutation(
+        "a child dies with its supervisor",
+        "pools/process.py",
+        "    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)\n",
+        "",
+        (f"{SWEEP}test_a_process_that_asked_for_it_dies_with_its_parent",),
+    ),
+)
