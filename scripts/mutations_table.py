@@ -39,10 +39,15 @@ ENDED = f"{CLAIMS}test_a_finished_job_stays_as_it_is"
 COMPLETE = "jobs/sql/complete.sql"
 PROGRESS = "jobs/sql/progress.sql"
 FINISH = "jobs/sql/finish.sql"
-CLAIM = "jobs/sql/claim.sql"
+CLAIM = "jobs/migrations/0003_hot_path.sql"  # with the completion of many
 PROBE = "jobs/sql/claim_probe.sql"
 RESCUE = "jobs/sql/lost_jobs.sql"
 SCHEMA = "jobs/migrations/0001_initial.sql"
+
+LEVEL = "AND job.priority = level.priority"
+# How the two updates of the claim begin: without concurrency keys, and with them.
+PLAIN = "\n               SET status = 'running', pool = of_pool, "
+KEYED = "\n           SET status = 'running', pool = of_pool, "
 
 MUTATIONS = (
     # The fence: (job id, claim number) and the status, in every write about a running job.
@@ -66,6 +71,27 @@ MUTATIONS = (
         "       FOR NO KEY UPDATE OF job\n",
         "",
         (f"{CLAIMS}test_a_write_that_waits_behind_the_end_of_its_claim_is_lost[success]",),
+    ),
+    Mutation(
+        "many successes: the claim number",
+        CLAIM,
+        " AND job.claim = given.claim",
+        "",
+        (f"{CLAIMS}test_a_batch_tells_an_older_claim_of_a_job_from_the_newest",),
+    ),
+    Mutation(
+        "many successes: the status",
+        CLAIM,
+        " AND job.status = running",
+        "",
+        (f"{ENDED}[dead-success]",),
+    ),
+    Mutation(
+        "many successes: a kind with a streak or a probe",
+        CLAIM,
+        "AND job.kind::text <> ALL (troubled)",
+        "",
+        (f"{PAUSE}test_a_success_in_a_batch_ends_the_streak",),
     ),
     Mutation(
         "progress: the claim number",
@@ -204,15 +230,22 @@ MUTATIONS = (
     Mutation(
         "the claim: the charge",
         CLAIM,
-        "attempt = job.attempt + 1",
-        "attempt = job.attempt",
+        f"{PLAIN}claim = job.claim + 1, attempt = job.attempt + 1",
+        f"{PLAIN}claim = job.claim + 1, attempt = job.attempt",
         (f"{CLAIMS}test_the_claim_charges_the_attempt_and_counts_itself",),
+    ),
+    Mutation(
+        "the claim of jobs with keys: the charge",
+        CLAIM,
+        f"{KEYED}claim = job.claim + 1, attempt = job.attempt + 1",
+        f"{KEYED}claim = job.claim + 1, attempt = job.attempt",
+        (f"{KEYS}test_jobs_of_a_key_never_overlap_and_all_of_them_finish[1-1000]",),
     ),
     Mutation(
         "the claim: the claim number grows",
         CLAIM,
-        "claim = job.claim + 1",
-        "claim = job.claim",
+        f"{PLAIN}claim = job.claim + 1,",
+        f"{PLAIN}claim = job.claim,",
         (f"{OLDER}[a_refund-True-success]",),
     ),
     Mutation(
@@ -247,36 +280,36 @@ MUTATIONS = (
     Mutation(
         "the claim: the status",
         CLAIM,
-        "AND job.status = 'queued'\n",
-        "\n",
+        f"{LEVEL} AND job.status = 'queued'\n                      AND NOT job.blocked AND job.run",
+        f"{LEVEL}\n                      AND NOT job.blocked AND job.run",
         (f"{CLAIMS}test_a_claim_takes_only_what_is_due_and_of_its_kinds",),
     ),
     Mutation(
         "the claim: two of them share no job",
         CLAIM,
-        "              FOR UPDATE SKIP LOCKED\n",
+        "                      FOR UPDATE SKIP LOCKED\n",
         "",
         (f"{CLAIMS}test_many_claimers_at_once_share_the_jobs_without_overlap",),
     ),
     Mutation(
         "the claim: the lease of the worker",
         CLAIM,
-        " AND w.lease_until > clock_timestamp()",
-        "",
+        "w.id = worker AND w.lost_at IS NULL AND w.lease_until > clock_timestamp()",
+        "w.id = worker AND w.lost_at IS NULL",
         (f"{CLAIMS}test_a_worker_without_a_valid_lease_claims_nothing",),
     ),
     Mutation(
         "the claim: a worker that was found lost",
         CLAIM,
-        " AND w.lost_at IS NULL",
-        "",
+        "w.id = worker AND w.lost_at IS NULL",
+        "w.id = worker",
         (f"{CLAIMS}test_a_worker_without_a_valid_lease_claims_nothing",),
     ),
     Mutation(
         "the claim: a paused kind",
         CLAIM,
-        " AND k.paused_at IS NOT NULL",
-        " AND false",
+        "WHERE k.paused_at IS NULL\n",
+        "WHERE true\n",
         (f"{PAUSE}test_a_paused_kind_starts_nothing_and_its_running_jobs_finish",),
     ),
     Mutation(
@@ -310,14 +343,14 @@ MUTATIONS = (
     Mutation(
         "a concurrency key: the claim asks for it",
         CLAIM,
-        "THEN background_hold_key(concurrency_key)",
+        "THEN background_hold_key(placed.concurrency_key)",
         "THEN 'free'",
         (f"{KEYS}test_keys_with_the_same_hash_wait_for_each_other_at_most_for_a_moment",),
     ),
     Mutation(
         "a concurrency key: one of a batch",
         CLAIM,
-        "WHEN place = 1\n",
+        "WHEN position = 1\n",
         "WHEN true\n",
         (f"{KEYS}test_a_claim_takes_the_best_of_a_key_and_parks_the_rest",),
     ),
@@ -447,8 +480,8 @@ MUTATIONS = (
     Mutation(
         "the intent: the first one stays",
         "pools/execution.py",
-        "if self.intent is None:",
-        "if True:",
+        "if self.intent is None:\n            self.intent = intent",
+        "if True:\n            self.intent = intent",
         (f"{INTENTS}test_the_first_intent_stays",),
     ),
     Mutation(
