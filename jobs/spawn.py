@@ -1,15 +1,17 @@
 """`spawn_after_commit`: small work without any guarantee, on the service's own loop, after its commit."""
 
-import asyncio
 import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = logging.getLogger("oomph.spawn")
 
 _WAITING = "oomph: work after the commit"  # in `Session.info`
-_running: set[asyncio.Task[Any]] = set()  # the loop holds tasks weakly; an unreferenced one may vanish mid-work
+_running: "set[asyncio.Task[Any]]" = set()  # the loop holds tasks weakly; an unreferenced one may vanish mid-work
 
 
 @dataclass(slots=True)
@@ -17,7 +19,7 @@ class _Work:
     """What waits for the commit of `transaction`, an SQLAlchemy `SessionTransaction`."""
 
     coroutine: Coroutine[Any, Any, Any]
-    loop: asyncio.AbstractEventLoop
+    loop: "asyncio.AbstractEventLoop"
     transaction: Any
 
     def is_inside(self, transaction: Any) -> bool:
@@ -35,6 +37,8 @@ def spawn_after_commit(session: Any, coroutine: Coroutine[Any, Any, Any]) -> Non
     of the process loses it; what must happen belongs into `enqueue`. Raises `TypeError` for another connection and
     `RuntimeError` without a running loop.
     """
+    import asyncio
+
     try:
         from sqlalchemy import event
         from sqlalchemy.ext.asyncio import async_scoped_session
@@ -89,7 +93,7 @@ def _ended(session: Any, transaction: Any) -> None:
             work.coroutine.close()
 
 
-def _finished(task: asyncio.Task[Any]) -> None:
+def _finished(task: "asyncio.Task[Any]") -> None:
     _running.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("work after a commit failed: %s", error, exc_info=error)

@@ -11,7 +11,6 @@ A handler may open its own connections: it runs after the gate, in a process tha
 for 0. Any other exception, also KeyboardInterrupt and CancelledError, is a failure of the handler.
 """
 
-import asyncio
 import gc
 import inspect
 import logging
@@ -176,7 +175,13 @@ def _call(handler: Handler, job: JobFrame, sender: ProgressSender) -> Success | 
         value = handler.function(*arguments)
         return await value if inspect.isawaitable(value) else value
 
-    value: Any = asyncio.run(call()) if handler.is_async else handler.function(*arguments)
+    value: Any
+    if handler.is_async:
+        import asyncio
+
+        value = asyncio.run(call())
+    else:
+        value = handler.function(*arguments)
     if context.completed_in:
         return Success(completed_in=True)
     try:

@@ -15,8 +15,9 @@ from collections.abc import Mapping
 
 from jobs.app import App
 from jobs.outcome import AttemptReport, Failed, JobError, Returned, Succeeded, Verdict
+from jobs.store import ClaimedJob
 from jobs.task import Pool
-from pools import process, startup
+from pools import process, rehearsal, startup
 from pools.budget import MemoryBudget
 from pools.cgroups import CgroupError, Leaves
 from pools.errors import describe
@@ -27,7 +28,6 @@ from pools.identity import Marks, Owner
 from pools.life import Household, Life, job_frame
 from pools.oom import OomWatch
 from pools.options import IngestOptions, StartMethod
-from pools.rehearsal import rehearsal
 from pools.roster import Roster
 from pools.scratch import ScratchFolders
 from pools.spawner import Spawner, SpawnFailed, TemplateError
@@ -278,7 +278,7 @@ class IngestPool:
 
     async def _rehearse(self) -> None:
         """Prove with a first child that children can be enclosed as wanted, and that the app loads in one."""
-        report = await self.run(rehearsal())
+        report = await self.run(_rehearsal())
         if not isinstance(report.outcome, Succeeded):
             why = getattr(report.outcome, "why", None) or report.evidence.get("why", "?")
             await self._spawner.stop()
@@ -299,6 +299,13 @@ def _unfit(execution: Execution, limit_mb: int) -> AttemptReport | None:
     except ValueError as error:
         return AttemptReport(Failed(JobError("InvalidPayload", f"the payload is too long: {error}"), True))
     return None
+
+
+def _rehearsal() -> Execution:
+    """An attempt that succeeds unless no job could."""
+    timeout = rehearsal.HANDLER.task.timeout
+    job = ClaimedJob(0, 0, rehearsal.KIND, Pool.INGEST, payload="{}", attempt=1, max_attempts=1, timeout=timeout)
+    return Execution(job, rehearsal.HANDLER, lambda *_: None)
 
 
 def _report_of(task: "asyncio.Task[AttemptReport]", execution: Execution) -> AttemptReport:

@@ -29,7 +29,18 @@ from pools.frames import (
     parse_packet,
 )
 from pools.options import StartMethod
-from pools.template import SETTINGS
+
+TEMPLATE_ENVIRONMENT = {
+    # A BLAS or OpenMP pool of one thread per core would not survive the fork; a job may raise these for itself.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "OMP_STACKSIZE": "2M",  # of each thread of an OpenMP pool, all of which counts against the limit
+    "MALLOC_ARENA_MAX": "2",  # each further arena of malloc reserves 64 MiB, which counts against RLIMIT_DATA
+    "PYTHONUNBUFFERED": "1",  # what a job printed before a SIGKILL has reached the pipe
+}
 
 START_SECONDS = 120.0  # to import everything, on a cold disk
 SPAWN_SECONDS = 5.0  # a fork of a template of 1 GB takes 0.1 s; one that does not answer by then is stuck
@@ -181,7 +192,7 @@ class Spawner:
 
     def __init__(self, spec: str, environment: Mapping[str, str], mark: int, method: StartMethod) -> None:
         self._spec = spec
-        self._environment = {**SETTINGS, **environment}
+        self._environment = {**TEMPLATE_ENVIRONMENT, **environment}
         self._mark = mark
         self._method = method
         self.ready: Ready | None = None

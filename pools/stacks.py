@@ -1,13 +1,16 @@
 """Where a child stands: stacks of all threads and tasks, on a crash and when the supervisor asks."""
 
-import asyncio
 import faulthandler
 import os
 import re
 import signal
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 from jobs.outcome import MAX_FRAMES_CHARS, clip
+
+if TYPE_CHECKING:
+    import asyncio
 
 DUMP_SIGNAL = signal.SIGQUIT  # asks for the stacks, as it does of a JVM and of Go
 DUMP_END = b"-- end of stacks --\n"
@@ -27,8 +30,9 @@ def arm_stack_dump() -> None:
     def dump_tasks(*_: object) -> None:
         # faulthandler sees a waiting loop only as its selector; the coroutines that wait are in its tasks.
         try:
+            asyncio = sys.modules["asyncio"]
             loop = asyncio.get_running_loop()
-        except RuntimeError:
+        except (KeyError, AttributeError, RuntimeError):  # not imported, or only half, or no loop runs
             pass
         else:
             for task in asyncio.all_tasks(loop):
@@ -48,7 +52,7 @@ def fatal_stack(output_tail: str) -> str:
     return clip(_MODULES.sub("\n", output_tail[first.start() :]), MAX_FRAMES_CHARS)
 
 
-def _stack_of(task: asyncio.Task[Any]) -> str:
+def _stack_of(task: "asyncio.Task[Any]") -> str:
     lines = [f"Task {task.get_name()} (oldest call first):"]
     waiting: Any = task.get_coro()
     while waiting is not None and len(lines) <= MAX_STACK_FRAMES:

@@ -1,7 +1,7 @@
 """Signs that an exception comes from exhausted memory, however the library at hand words it."""
 
 import errno
-import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -48,7 +48,8 @@ def _sign_of(error: BaseException, signs: tuple[str, ...]) -> MemorySign | None:
         return MemorySign(name)
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return MemorySign(f"{name} ENOMEM")
-    if isinstance(error, subprocess.CalledProcessError):
+    subprocess = sys.modules.get("subprocess")  # whoever raises its error has imported it
+    if subprocess is not None and isinstance(error, subprocess.CalledProcessError):
         if error.returncode in _ABORTED:
             return MemorySign(f"a helper process aborted ({error.returncode})")
         if error.returncode in _KILLED:

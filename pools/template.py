@@ -38,6 +38,7 @@ from jobs.app import App
 from jobs.failpoints import Failpoint, failpoint
 from jobs.loading import AppError, import_module, load_app
 from jobs.outcome import MAX_MESSAGE_CHARS, clip
+from jobs.task import Pool
 from pools import child, process
 from pools.frames import (
     MAX_PACKET_BYTES,
@@ -53,18 +54,6 @@ from pools.frames import (
 )
 from pools.options import StartMethod
 from pools.procfs import parse_sizes
-
-SETTINGS = {
-    # A BLAS or OpenMP pool of one thread per core would not survive the fork; a job may raise these for itself.
-    "OPENBLAS_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-    "VECLIB_MAXIMUM_THREADS": "1",
-    "OMP_STACKSIZE": "2M",  # of each thread of an OpenMP pool, all of which counts against the limit
-    "MALLOC_ARENA_MAX": "2",  # each further arena of malloc reserves 64 MiB, which counts against RLIMIT_DATA
-    "PYTHONUNBUFFERED": "1",  # what a job printed before a SIGKILL has reached the pipe
-}
 
 
 class Unsafe(Exception):
@@ -112,6 +101,8 @@ def _load(spec: str, control_fd: int) -> App:
         for name in app.preload:
             import_module(name, f"preload of {name}")
             _check_fork_safety(f"preloading {name}", control_fd, started)
+    if any(app.handlers[kind].is_async for kind in app.kinds(Pool.INGEST)):
+        import asyncio  # noqa: F401  (once here, and not in every child)
     return app
 
 

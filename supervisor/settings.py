@@ -7,8 +7,16 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from jobs import failpoints
 from jobs.task import Pool
@@ -28,16 +36,16 @@ def _split_paths(value: Any) -> Any:
     return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Every field is the environment variable of the same name in capitals; times are seconds, memory is MiB."""
 
-    model_config = SettingsConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     database_url: str = Field(default="", description="The database, as a libpq URL or key=value string.")
     worker_app: str = Field(
         default="", description="What the worker runs: `module:attribute`, an `App` or a function that returns one."
     )
-    worker_pools: Annotated[list[Pool], NoDecode, BeforeValidator(_split)] = Field(
+    worker_pools: Annotated[list[Pool], BeforeValidator(_split)] = Field(
         default=[Pool.AGENT, Pool.INGEST, Pool.SYSTEM], min_length=1, description="The pools that this worker serves."
     )
     worker_agent_concurrency: int = Field(
@@ -59,7 +67,7 @@ class Settings(BaseSettings):
     worker_ingest_user: str = Field(
         default="", description="The user (name, or uid:gid) that ingest jobs run as; needs a worker that is root."
     )
-    worker_ingest_read_paths: Annotated[list[str], NoDecode, BeforeValidator(_split_paths)] = Field(
+    worker_ingest_read_paths: Annotated[list[str], BeforeValidator(_split_paths)] = Field(
         default=[],
         description="Folders, split by `:`, that ingest jobs may read besides the interpreter's own and the system's; "
         "only their scratch folder is writable then. Empty restricts no path. Needs Landlock.",
@@ -140,8 +148,11 @@ class Settings(BaseSettings):
 
 def load_settings(**overrides: Any) -> Settings:
     """Read the environment; `overrides` (field names) win. Raises `SettingsError`."""
+    environment = {name.lower(): value for name, value in os.environ.items()}
+    given: dict[str, Any] = {name: environment[name] for name in Settings.model_fields if name in environment}
+    given |= {name: value for name, value in overrides.items() if value is not None}
     try:
-        return Settings(**{name: value for name, value in overrides.items() if value is not None})
+        return Settings.model_validate(given)
     except ValidationError as error:
         raise SettingsError("\n".join(dict.fromkeys(_told(detail, overrides) for detail in error.errors()))) from None
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jobs.app import App
 from jobs.database import Database, DatabaseUnavailable
@@ -23,7 +23,6 @@ from jobs.scheduler import Scheduler
 from jobs.store import JobStore
 from jobs.task import Pool
 from pools.execution import Intent, JobPool
-from pools.ingest import IngestPool
 from pools.loop import LoopPool
 from supervisor.attempts import Attempts
 from supervisor.listener import Listener
@@ -34,6 +33,9 @@ from supervisor.shutdown import Event, State, next_state
 from supervisor.signals import ignore_signals, on_signal
 from supervisor.sizing import check_template, ingest_options
 from supervisor.tenure import Tenure
+
+if TYPE_CHECKING:
+    from pools.ingest import IngestPool
 
 log = logging.getLogger("oomph.worker")
 
@@ -291,6 +293,8 @@ class Worker:
     def _make_pool(self, pool: Pool) -> JobPool:
         if pool is not Pool.INGEST:
             return LoopPool()
+        from pools.ingest import IngestPool  # most of `pools`, which a worker without children never needs
+
         self._ingest = IngestPool(
             self._settings.worker_app,
             self._app,

@@ -46,3 +46,10 @@ def test_importing_jobs_loads_neither_the_pools_nor_the_supervisor() -> None:
         "sqlalchemy",
         "setproctitle",
     }
+
+
+def test_importing_jobs_loads_no_event_loop() -> None:
+    """A service that enqueues without one, and a child of `ingest`, would hold 2 MiB for nothing."""
+    look = "import sys, jobs; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"asyncio", "ssl"} & set(done.stdout.split())
