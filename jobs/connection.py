@@ -8,7 +8,7 @@ driver: a connection is told by the module of its class, so a service pays only 
 import re
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
@@ -83,20 +83,31 @@ def _dollar_style(sql: str) -> tuple[str, tuple[str, ...]]:
     return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", sql), names
 
 
-def _psycopg(db: Any, wanted: Statement) -> Sequence[Row]:
+# A plain cursor of our own: the caller's row factory, cursor factory and unread results stay as they are. Imported
+# once, because even an import that finds everything loaded costs as much as all checks of a job.
+@cache
+def _psycopg_cursor() -> Callable[[Any], Any]:
     from psycopg import Cursor
     from psycopg.rows import tuple_row
 
-    # A plain cursor of our own: the caller's row factory, cursor factory and unread results stay as they are.
-    with Cursor(getattr(db, "connection", db), row_factory=tuple_row) as cursor:
+    return partial(Cursor, row_factory=tuple_row)
+
+
+@cache
+def _psycopg_async_cursor() -> Callable[[Any], Any]:
+    from psycopg import AsyncCursor
+    from psycopg.rows import tuple_row
+
+    return partial(AsyncCursor, row_factory=tuple_row)
+
+
+def _psycopg(db: Any, wanted: Statement) -> Sequence[Row]:
+    with _psycopg_cursor()(getattr(db, "connection", db)) as cursor:
         return cast("Sequence[Row]", cursor.execute(wanted.sql, wanted.parameters).fetchall())
 
 
 async def _psycopg_async(db: Any, wanted: Statement) -> Sequence[Row]:
-    from psycopg import AsyncCursor
-    from psycopg.rows import tuple_row
-
-    async with AsyncCursor(getattr(db, "connection", db), row_factory=tuple_row) as cursor:
+    async with _psycopg_async_cursor()(getattr(db, "connection", db)) as cursor:
         await cursor.execute(wanted.sql, wanted.parameters)
         return cast("Sequence[Row]", await cursor.fetchall())
 

@@ -1,6 +1,6 @@
 """Enqueue a job in the caller's own transaction: it exists exactly when that transaction commits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic
@@ -67,7 +67,8 @@ def enqueue(
 
 def enqueueing(task: Task[P], payload: P, **keywords: Any) -> Program[int | None]:
     """What `enqueue` runs, as a step of a larger program. Takes the same keywords and raises the same, at once."""
-    return _enqueue_one(_insert(task, [Job(payload=payload, **keywords)]))
+    parameters = _of_task(task) | _of_job(task, Job(payload=payload, **keywords))
+    return _enqueue_one(Statement(statement("enqueue_one"), parameters))
 
 
 def enqueue_many(db: Any, task: Task[P], jobs: Iterable[P | Job[P]]) -> Any:
@@ -77,88 +78,104 @@ def enqueue_many(db: Any, task: Task[P], jobs: Iterable[P | Job[P]]) -> Any:
     asynchronous) a list in the same order: the job's id, or None where its dedupe key is taken. Raises like `enqueue`,
     before the first row is written. Never commits.
     """
-    prepared = [job if isinstance(job, Job) else Job(payload=job) for job in jobs]
-    batches = [_insert(task, prepared[i : i + ENQUEUE_BATCH]) for i in range(0, len(prepared), ENQUEUE_BATCH)]
-    return run(db, _enqueue_batches(batches))
+    of_task = _of_task(task)
+    rows = [_of_job(task, job if isinstance(job, Job) else Job(payload=job)) for job in jobs]
+    batches = [rows[i : i + ENQUEUE_BATCH] for i in range(0, len(rows), ENQUEUE_BATCH)]
+    return run(db, _enqueue_batches([Statement(statement("enqueue"), of_task | _arrays(batch)) for batch in batches]))
 
 
 def _enqueue_one(insert: Statement) -> Program[int | None]:
-    ids = yield from _enqueue_batches([insert])
-    return ids[0]
+    rows = yield insert
+    job_id = rows[0][0] if rows else None
+    _require_reason(insert, job_id, insert.parameters["dedupe_key"])
+    return job_id
 
 
 def _enqueue_batches(inserts: list[Statement]) -> Program[list[int | None]]:
     ids: list[int | None] = []
     for insert in inserts:
         rows = yield insert
-        for (job_id,), dedupe_key in zip(rows, insert.parameters["dedupe_keys"], strict=True):
-            if job_id is None and dedupe_key is None:
-                raise RuntimeError(
-                    f"a job of kind {insert.parameters['kind']} was not written although it has no dedupe key: the id "
-                    "sequence of background_jobs is behind its rows, or a trigger or policy of yours refuses them"
-                )
+        for (job_id,), dedupe_key in zip(rows, insert.parameters["dedupe_key"], strict=True):
+            _require_reason(insert, job_id, dedupe_key)
             ids.append(job_id)
     return ids
 
 
-def _insert(task: Task[P], jobs: Sequence[Job[P]]) -> Statement:
+def _require_reason(insert: Statement, job_id: int | None, dedupe_key: str | None) -> None:
+    if job_id is None and dedupe_key is None:
+        raise RuntimeError(
+            f"a job of kind {insert.parameters['kind']} was not written although it has no dedupe key: the id "
+            "sequence of background_jobs is behind its rows, or a trigger or policy of yours refuses them"
+        )
+
+
+def _of_task(task: Task[P]) -> dict[str, Any]:
+    """The parameters of both statements that a kind's jobs share."""
     if not isinstance(task, Task):
         raise TypeError(f"enqueue needs a Task, not {task!r}")
-    for job in jobs:
-        _check(task, job)
-    moments = [job.run_after if isinstance(job.run_after, datetime) else None for job in jobs]
-    delays = [job.run_after if isinstance(job.run_after, timedelta) else timedelta(0) for job in jobs]
-    return Statement(
-        statement("enqueue"),
-        {
-            "kind": task.kind,
-            "pool": str(task.pool),
-            "max_attempts": task.max_attempts,
-            "timeout": task.timeout,
-            "payloads": [payload_json(task, job.payload) for job in jobs],
-            "priorities": [int(task.priority if job.priority is None else job.priority) for job in jobs],
-            "run_afters": moments,
-            "delays": delays,
-            "organization_ids": [None if job.organization_id is None else str(job.organization_id) for job in jobs],
-            "dedupe_keys": [job.dedupe_key for job in jobs],
-            "dedupe_actives": [job.dedupe_active for job in jobs],
-            "concurrency_keys": [job.concurrency_key for job in jobs],
-        },
-    )
+    return {"kind": task.kind, "pool": str(task.pool), "max_attempts": task.max_attempts, "timeout": task.timeout}
+
+
+def _of_job(task: Task[P], job: Job[P]) -> dict[str, Any]:
+    """The parameters that each job has for itself: one value for one job, an array for many, of payloads in JSON."""
+    _check(task, job)
+    return {
+        "payload": payload_json(task, job.payload),
+        "priority": int(task.priority if job.priority is None else job.priority),
+        "run_after": job.run_after if isinstance(job.run_after, datetime) else None,
+        "delay": job.run_after if isinstance(job.run_after, timedelta) else None,
+        "organization_id": None if job.organization_id is None else str(job.organization_id),
+        "dedupe_key": job.dedupe_key,
+        "dedupe_active": job.dedupe_active,
+        "concurrency_key": job.concurrency_key,
+    }
+
+
+def _arrays(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    arrays: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
+    arrays["payload"] = f"[{','.join(arrays['payload'])}]"
+    return arrays
 
 
 def _check(task: Task[P], job: Job[P]) -> None:
     if not isinstance(job.payload, task.payload_type):
         raise TypeError(f"{task.kind} takes {task.payload_type.__name__}, not {type(job.payload).__name__}")
-    if job.run_after is not None and not isinstance(job.run_after, datetime | timedelta):
-        raise TypeError(f"{task.kind}: run_after must be a datetime or a timedelta, not {job.run_after!r}")
-    if isinstance(job.run_after, datetime) and job.run_after.utcoffset() is None:
-        raise ValueError(f"{task.kind}: run_after={job.run_after} has no time zone")
-    if isinstance(job.run_after, timedelta) and abs(job.run_after) > MAX_DELAY:
-        raise ValueError(f"{task.kind}: run_after={job.run_after} is more than {MAX_DELAY} away")
     if job.priority is not None and not isinstance(job.priority, Priority):
         raise TypeError(f"{task.kind}: priority must be a Priority, not {job.priority!r}")
     if not isinstance(job.dedupe_active, bool):
         raise TypeError(f"{task.kind}: dedupe_active must be True or False, not {job.dedupe_active!r}")
     if job.dedupe_active and job.dedupe_key is None:
         raise ValueError(f"{task.kind}: dedupe_active needs a dedupe_key")
-    organization: object = job.organization_id
-    if isinstance(organization, bool) or not isinstance(organization, str | UUID | int | None):
-        raise TypeError(f"{task.kind}: organization_id must be a string, a UUID or a number")
-    for name, key, shortest in (
-        ("dedupe_key", job.dedupe_key, 1),
-        ("concurrency_key", job.concurrency_key, 1),
-        ("organization_id", None if job.organization_id is None else str(job.organization_id), 0),
-    ):
-        if key is None:
-            continue
-        if not isinstance(key, str):
-            raise TypeError(f"{task.kind}: {name} must be a string, not {key!r}")
-        if not shortest <= len(key) <= MAX_KEY_LENGTH or "\x00" in key:
-            raise ValueError(
-                f"{task.kind}: {name} must have {shortest} to {MAX_KEY_LENGTH} characters and no NUL, not {key[:50]!r}"
-            )
-        key.encode()  # raises ValueError for a lone surrogate, which no database takes
+    if job.run_after is not None:
+        _check_run_after(task, job.run_after)
+    if job.dedupe_key is not None:
+        _check_key(task, "dedupe_key", job.dedupe_key, shortest=1)
+    if job.concurrency_key is not None:
+        _check_key(task, "concurrency_key", job.concurrency_key, shortest=1)
+    if job.organization_id is not None:
+        organization: object = job.organization_id
+        if isinstance(organization, bool) or not isinstance(organization, str | UUID | int):
+            raise TypeError(f"{task.kind}: organization_id must be a string, a UUID or a number")
+        _check_key(task, "organization_id", str(organization), shortest=0)
+
+
+def _check_run_after(task: Task[P], run_after: object) -> None:
+    if not isinstance(run_after, datetime | timedelta):
+        raise TypeError(f"{task.kind}: run_after must be a datetime or a timedelta, not {run_after!r}")
+    if isinstance(run_after, datetime) and run_after.utcoffset() is None:
+        raise ValueError(f"{task.kind}: run_after={run_after} has no time zone")
+    if isinstance(run_after, timedelta) and abs(run_after) > MAX_DELAY:
+        raise ValueError(f"{task.kind}: run_after={run_after} is more than {MAX_DELAY} away")
+
+
+def _check_key(task: Task[P], name: str, key: object, *, shortest: int) -> None:
+    if not isinstance(key, str):
+        raise TypeError(f"{task.kind}: {name} must be a string, not {key!r}")
+    if not shortest <= len(key) <= MAX_KEY_LENGTH or "\x00" in key:
+        raise ValueError(
+            f"{task.kind}: {name} must have {shortest} to {MAX_KEY_LENGTH} characters and no NUL, not {key[:50]!r}"
+        )
+    key.encode()  # raises ValueError for a lone surrogate, which no database takes
 
 
 def payload_json(task: Task[P], payload: P) -> str:

@@ -131,6 +131,17 @@ async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore)
     due = set(add(db, 20))
     ids, claims = [1, 2, 3], [1, 1, 1]
     some = {"worker_id": worker.id, "pool": "system", "kinds": worker.kinds, "slots": 10}
+    of_task = {"kind": "note", "pool": "system", "max_attempts": 5, "timeout": timedelta(minutes=5)}
+    one = {
+        "payload": "{}",
+        "priority": 1,
+        "run_after": None,
+        "delay": None,
+        "organization_id": None,
+        "dedupe_key": "d1",
+        "dedupe_active": True,
+        "concurrency_key": None,
+    }
     hot: dict[str, dict[str, Any]] = {
         "claim_probe": some,
         "complete": {"ids": ids, "claims": claims, "results": [None, None, None]},
@@ -152,20 +163,8 @@ async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore)
         "sweep_blocked": {"after": "", "limit": 1000},
         "bury_unknown": {"grace": timedelta(0), "limit": 500},
         "due_schedules": {"names": ["a"]},
-        "enqueue": {
-            "kind": "note",
-            "pool": "system",
-            "max_attempts": 5,
-            "timeout": timedelta(minutes=5),
-            "payloads": ["{}"],
-            "priorities": [1],
-            "run_afters": [None],
-            "delays": [timedelta(0)],
-            "organization_ids": [None],
-            "dedupe_keys": ["d1"],
-            "dedupe_actives": [True],
-            "concurrency_keys": [None],
-        },
+        "enqueue": {name: [value] for name, value in one.items()} | of_task | {"payload": "[{}]"},
+        "enqueue_one": one | of_task,
         "cancel_job": {"id": 1, "error": None},
         "retry_job": {"id": 1},
     }
