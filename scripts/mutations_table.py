@@ -70,7 +70,7 @@ MUTATIONS = (
         COMPLETE,
         "       FOR NO KEY UPDATE OF job\n",
         "",
-        (f"{CLAIMS}test_a_write_that_waits_behind_the_end_of_its_claim_is_lost[success]",),
+        (f"{CLAIMS}test_a_write_that_waits_behind_the_end_of_its_claim_is_lost[single success]",),
     ),
     Mutation(
         "many successes: the claim number",
@@ -285,11 +285,11 @@ MUTATIONS = (
         (f"{CLAIMS}test_a_claim_takes_only_what_is_due_and_of_its_kinds",),
     ),
     Mutation(
-        "the claim: two of them share no job",
+        "the claim: what somebody holds is passed over",
         CLAIM,
         "                      FOR UPDATE SKIP LOCKED\n",
         "",
-        (f"{CLAIMS}test_many_claimers_at_once_share_the_jobs_without_overlap",),
+        (f"{CLAIMS}test_a_claim_passes_over_what_somebody_holds",),
     ),
     Mutation(
         "the claim: the lease of the worker",

@@ -778,7 +778,7 @@ async def test_a_finish_that_waits_behind_another_finish_of_the_same_claim_is_lo
     assert attempts(db, running.id) == []
 
 
-@pytest.mark.parametrize("late", ["success", "progress"])
+@pytest.mark.parametrize("late", ["success", "single success", "progress"])
 async def test_a_write_that_waits_behind_the_end_of_its_claim_is_lost(
     db: Connection, url: str, worker: Worker, late: str
 ) -> None:
@@ -792,6 +792,15 @@ async def test_a_write_that_waits_behind_the_end_of_its_claim_is_lost(
         first.commit()
     assert await second == refused(running.fence)
     assert job(db, running.id, "status, result, progress") == ("dead", None, None)
+
+
+async def test_a_claim_passes_over_what_somebody_holds(db: Connection, url: str, worker: Worker) -> None:
+    held, free = add(db, 2)
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT FROM background_jobs WHERE id = %s FOR UPDATE", [held])
+        async with asyncio.timeout(5):
+            assert [taken.id for taken in await worker.claim()] == [free]
+    assert (await worker.claim_one()).id == held
 
 
 async def test_progress_and_successes_of_the_same_jobs_in_any_order_do_not_deadlock(
