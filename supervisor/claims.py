@@ -117,13 +117,15 @@ class Claims:
     @property
     def idle(self) -> bool:
         """Whether the last look of every pool found nothing due and nothing that a back-off will make due soon."""
-        return all(self._idle.values()) and not any(event.is_set() for event in self._wake.values())
+        at_rest = not self._turn.locked() and not any(event.is_set() for event in self._wake.values())
+        return at_rest and all(self._idle.values())
 
     async def claim_once(self, pool: Pool) -> float:
         """Wait until the pool is woken; take and start what is due and fits. Returns 0: there is no pause."""
         event = self._wake[pool]
         await event.wait()
         event.clear()
+        self._idle[pool] = not self._kinds[pool]
         slots = min(self._attempts.free_slots(pool), self._batch[pool])
         self._short_of_slots[pool] = slots <= 0
         if not (self._may_claim() and self._ready[pool]() and slots > 0):
@@ -146,8 +148,12 @@ class Claims:
 
     async def _look(self, pools: Sequence[Pool], *, claim_due: bool) -> None:
         kinds = [kind for pool in pools for kind in self._kinds[pool]]
-        waiting = await self._store.look(kinds) if kinds and self._may_claim() else []
+        if not kinds or not self._may_claim():
+            return
+        waiting = await self._store.look(kinds)
         for pool in pools:
+            if self._wake[pool].is_set():
+                continue  # something has come since: the next claim looks again
             ours = [found for found in waiting if found.kind in self._kinds[pool]]
             first = min((found.due_in for found in ours), default=math.inf)
             self._idle[pool] = first > IDLE_HORIZON

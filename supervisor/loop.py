@@ -1,6 +1,7 @@
 """The event loop that a worker runs on: its own way to resolve names, and an end that waits for nobody."""
 
 import asyncio
+import gc
 import logging
 import os
 import socket
@@ -14,6 +15,7 @@ from typing import Any
 
 log = logging.getLogger("oomph.worker")
 
+GC_THRESHOLD = 10_000  # new objects before a look: a few MB of cyclic garbage at most
 CANCEL_SECONDS = 1.0  # for tasks that jobs left behind; they were asked to end once already
 IDLE_SECONDS = 0.5  # for idle threads to notice that they are not needed any more
 
@@ -73,6 +75,24 @@ def run(main: Coroutine[Any, Any, int]) -> Ended:
     if all_ended:
         loop.close()
     return Ended(status, [*threads, *([] if all_ended else ["tasks that ignore their end"])])
+
+
+async def ended_within(seconds: float, work: Coroutine[Any, Any, object]) -> bool:
+    """Wait for `work`, `seconds` at most; psycopg takes ten more to give up a call that nobody answers."""
+    task = asyncio.create_task(work)
+    await asyncio.wait({task}, timeout=seconds)
+    if not task.done():
+        task.cancel()
+        return False
+    await task
+    return True
+
+
+def keep_what_is_there() -> None:
+    """Spare the garbage collector what the start has made, and a look after every fiftieth job."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
 
 
 def _waited_for() -> list[str]:

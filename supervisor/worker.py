@@ -7,13 +7,12 @@ the process goes on under a new id once the database answers again.
 """
 
 import asyncio
-import gc
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobs.app import App
 from jobs.database import Database, DatabaseUnavailable
@@ -25,7 +24,9 @@ from jobs.task import Pool
 from pools.execution import Intent, JobPool
 from pools.loop import LoopPool
 from supervisor.attempts import Attempts
+from supervisor.clean_up import CleanUp
 from supervisor.listener import Listener
+from supervisor.loop import ended_within, keep_what_is_there
 from supervisor.outcomes import OutcomeWriter
 from supervisor.services import run_forever
 from supervisor.settings import Settings
@@ -39,11 +40,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("oomph.worker")
 
-CLEAN_UP_SECONDS = 1.0  # a lost worker's jobs move on within a second after its lease
 TICK_SECONDS = 1.0  # the longest sleep of the scheduler: another worker may have changed a schedule
 WATCH_SECONDS = 0.2
 LEAVE_SECONDS = 5.0  # for the last calls to the database
-GC_THRESHOLD = 10_000  # new objects before a look: a few MB of cyclic garbage at most
 END_SECONDS = 15.0  # for attempts that were told to end: a coroutine's cancel grace, a kill and its clean-up
 
 
@@ -58,7 +57,6 @@ class Worker:
         self._news = asyncio.Event()  # the state changed, or the lease was lost
         self._cancel_news = asyncio.Event()
         self._lease_lost = False
-        self._rescue_from = 0.0
         self._failure: str | None = None
         self._services: list[asyncio.Task[None]] = []
         self._tenure: Tenure | None = None
@@ -80,6 +78,7 @@ class Worker:
         self._pools = {pool: self._make_pool(pool) for pool in settings.worker_pools}
         slots = {pool: settings.concurrency(pool) for pool in self._pools}
         self._attempts = Attempts(app, self._store, self._outcomes, self._pools, slots, self._slot_freed)
+        self._clean_up = CleanUp(self._recovery, self._attempts, lambda: self._worker)
 
     async def run(self) -> int:
         """Serve until a signal, or until nothing is left with `drain`.
@@ -109,7 +108,7 @@ class Worker:
         await self._scheduler.sync()
         await self._take_tenure()
         self._start_services()
-        _keep_what_is_there()
+        keep_what_is_there()
         served = ", ".join(f"{pool} ({self._settings.concurrency(pool)})" for pool in self._pools)
         log.info("ready: worker %s serves %s", self._worker.worker_id, served)
 
@@ -143,7 +142,7 @@ class Worker:
     async def _settle(self) -> bool:
         """Wait until claims that are on their way are given back and every outcome is written. Returns whether."""
         until = time.monotonic() + END_SECONDS
-        if not await _ended_within(END_SECONDS, self._release_unknown()):
+        if not await ended_within(END_SECONDS, self._release_unknown()):
             log.warning("claims whose answer is not known are left to a rescue: the database does not answer")
         return await self._attempts.wait_ended(until - time.monotonic())
 
@@ -164,7 +163,7 @@ class Worker:
             await pool.stop()
         for service in self._services:
             service.cancel()
-        if not await _ended_within(LEAVE_SECONDS, self._leave()):
+        if not await ended_within(LEAVE_SECONDS, self._leave()):
             log.warning("the database does not answer; the worker leaves without its goodbye")
         ignore_signals()
 
@@ -213,14 +212,14 @@ class Worker:
                     break
                 await asyncio.sleep(WATCH_SECONDS)
         # An outage takes everyone's lease. The others get the time of a lease to come back and settle their own jobs.
-        self._rescue_from = time.monotonic() + self._settings.worker_lease_seconds
+        self._clean_up.spare_the_lost(self._settings.worker_lease_seconds)
 
     def _start_services(self) -> None:
         self._serve_forever("outcomes", self._outcomes.run)
         for pool in self._pools:
             self._serve_forever(f"claims of {pool}", lambda pool=pool: self._worker.claims.claim_once(pool))  # type: ignore[misc]
         self._serve_forever("queue", self._look)
-        self._serve_forever("clean-up", self._clean_up)
+        self._serve_forever("clean-up", self._clean_up.run_once)
         self._serve_forever("schedules", self._tick)
         self._serve_forever("progress", self._attempts.flush_progress)
         self._serve_forever("cancels", self._poll_cancels)
@@ -246,20 +245,6 @@ class Worker:
 
     async def _look(self) -> float:
         return await self._worker.claims.look_once()
-
-    async def _clean_up(self) -> float:
-        chores = await self._recovery.chores(self._worker.worker_id)
-        if chores.running > len(self._attempts.fences):
-            await self._worker.claims.release_unknown()
-        if chores.blocked:
-            await self._recovery.sweep_blocked()
-        if chores.unknown:
-            await self._recovery.bury_unknown()
-        if chores.lost and time.monotonic() >= self._rescue_from and self._worker.keeper.trusted:
-            await self._recovery.rescue()
-        if chores.old:
-            await self._recovery.forget_workers()
-        return CLEAN_UP_SECONDS
 
     async def _tick(self) -> float:
         due_in = await self._scheduler.seconds_to_next()
@@ -345,21 +330,3 @@ class Worker:
             log.info("%s: %s -> %s", event, self._state, state)
             self._state = state
             self._news.set()
-
-
-async def _ended_within(seconds: float, work: Coroutine[Any, Any, object]) -> bool:
-    """Wait for `work`, `seconds` at most; psycopg takes ten more to give up a call that nobody answers."""
-    task = asyncio.create_task(work)
-    await asyncio.wait({task}, timeout=seconds)
-    if not task.done():
-        task.cancel()
-        return False
-    await task
-    return True
-
-
-def _keep_what_is_there() -> None:
-    """Spare the garbage collector what the start has made, and a look after every fiftieth job."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)

@@ -1,0 +1,40 @@
+"""What every worker does for all of them, once a second, where there is anything to do: see `jobs.recovery`."""
+
+import time
+from collections.abc import Callable
+
+from jobs.recovery import Recovery
+from supervisor.attempts import Attempts
+from supervisor.tenure import Tenure
+
+CLEAN_UP_SECONDS = 1.0  # a lost worker's jobs move on within a second after its lease
+
+
+class CleanUp:
+    """`tenure()` is the worker's present one."""
+
+    def __init__(self, recovery: Recovery, attempts: Attempts, tenure: Callable[[], Tenure]) -> None:
+        self._recovery = recovery
+        self._attempts = attempts
+        self._tenure = tenure
+        self._rescue_from = 0.0
+
+    def spare_the_lost(self, seconds: float) -> None:
+        """Rescue nobody for that long: they may come back and settle their jobs themselves."""
+        self._rescue_from = time.monotonic() + seconds
+
+    async def run_once(self) -> float:
+        """One pass. Returns the seconds until the next; raises `DatabaseUnavailable`."""
+        tenure = self._tenure()
+        chores = await self._recovery.chores(tenure.worker_id)
+        if chores.running > len(self._attempts.fences):
+            await tenure.claims.release_unknown()
+        if chores.blocked:
+            await self._recovery.sweep_blocked()
+        if chores.unknown:
+            await self._recovery.bury_unknown()
+        if chores.lost and time.monotonic() >= self._rescue_from and tenure.keeper.trusted:
+            await self._recovery.rescue()
+        if chores.old:
+            await self._recovery.forget_workers()
+        return CLEAN_UP_SECONDS
