@@ -92,6 +92,7 @@ async def test_what_an_idle_worker_asks_touches_a_few_pages(db: Connection, stor
     with plans_inside(db) as plans:
         db.execute("SELECT * FROM background_look(%s)", [worker.kinds])
         db.execute("SELECT * FROM background_chores(%s)", [worker.id])
+    assert [shown for shown in plans if "JIT" in shown] == []
     nodes = [node for shown in plans for node in walk(shown["Plan"])]
     ours = [node for node in nodes if node.get("Relation Name") == "background_jobs"]
     assert {node["Node Type"] for node in ours} <= {"Index Scan", "Index Only Scan"}
@@ -113,6 +114,7 @@ async def test_a_claim_and_a_bulk_completion_find_their_rows_by_their_indexes(db
         refused = db.execute(complete, [list(ids), list(claims), [None] * len(ids)]).fetchall()
     assert len(taken) == 10
     assert refused == []
+    assert [shown for shown in plans if "JIT" in shown] == []
     nodes = [node for shown in plans for node in walk(shown["Plan"])]
     ours = [node for node in nodes if node.get("Relation Name") == "background_jobs"]
     assert {node["Node Type"] for node in ours} <= {"Index Scan", "Tid Scan", "ModifyTable"}
