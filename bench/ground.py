@@ -160,8 +160,8 @@ class Statements:
 
     @property
     def claims(self) -> int:
-        """Those that take jobs: they skip locked rows and count an attempt."""
-        return sum(n for text, n in self.calls.items() if "SKIP LOCKED" in text.upper() and "attempt" in text.lower())
+        """Those that take jobs: the claim's function, or a statement that skips locked rows and counts an attempt."""
+        return sum(calls for text, calls in self.calls.items() if _takes_jobs(text.lower()))
 
     def per_second(self, seconds: float) -> dict[str, float]:
         """By the beginning of its text, the most frequent first."""
@@ -206,3 +206,7 @@ def _free_port() -> int:
 def monotonic_of(epoch: float) -> float:
     """A moment of the date on CLOCK_MONOTONIC, while nobody steps the date."""
     return epoch - time.time() + time.monotonic()
+
+
+def _takes_jobs(text: str) -> bool:
+    return "background_claim(" in text or ("skip locked" in text and "attempt" in text)
