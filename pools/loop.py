@@ -10,6 +10,7 @@ import logging
 import sys
 import threading
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -74,7 +75,7 @@ class HandlerExit(Exception):
     """A coroutine raised SystemExit or KeyboardInterrupt, which asyncio would let out of the loop."""
 
 
-class _Run:
+class _Run(ABC):
     """One handler that runs: its future, its deadline, and its one report."""
 
     def __init__(
@@ -91,12 +92,13 @@ class _Run:
         self._timer = self._loop.call_later(execution.job.timeout.total_seconds(), execution.stop, Intent.DEADLINE)
         execution.on_stop(self._stop)
 
+    @abstractmethod
     def _begin(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> "asyncio.Future[BaseModel | None]":
-        raise NotImplementedError
+        """Start the handler. Returns what will hold its outcome."""
 
+    @abstractmethod
     def _stop(self) -> None:
         """End the handler, or what can be ended of it; what has ended already keeps its outcome."""
-        raise NotImplementedError
 
     def _disown(self) -> None:
         self._execution.lingering = self._future
@@ -107,10 +109,14 @@ class _Run:
             if not future.cancelled():
                 future.exception()  # of a disowned one nobody wants to know
             return
-        if self._was_stopped and not _succeeded(future):
-            self._send(_stopped(self._execution, self._frames))
-        else:
-            self._send(_outcome(self._execution, self._context, future))
+        try:
+            if self._was_stopped and not _succeeded(future):
+                outcome = _stopped(self._execution, self._frames)
+            else:
+                outcome = _outcome(self._execution, self._context, future)
+        except BaseException as error:  # noqa: BLE001  (a result's serializer may raise anything, also SystemExit)
+            outcome = Failed(describe(error), permanent=True)
+        self._send(outcome)
 
     def _send(self, outcome: Outcome) -> None:
         self._timer.cancel()

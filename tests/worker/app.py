@@ -11,7 +11,7 @@ import time
 from datetime import timedelta
 
 import psycopg
-from pydantic import BaseModel
+from pydantic import BaseModel, model_serializer
 
 from jobs import App, Handler, JobContext, Payload, PermanentError, Pool, Schedule, Snooze, Task, Tick
 
@@ -27,6 +27,14 @@ class Work(Payload):
 class Answer(BaseModel):
     pid: int
     text: str = ""
+
+
+class Explosive(BaseModel):
+    """A result that ends the process of whoever writes it down."""
+
+    @model_serializer
+    def explode(self) -> str:
+        raise SystemExit(3)
 
 
 def task(kind: str, pool: Pool, **more: object) -> Task[Work]:
@@ -95,6 +103,8 @@ async def on_loop(payload: Work, job: JobContext) -> Answer:
             raise KeyboardInterrupt
         case "return a dict":
             return {"not": "a model"}  # type: ignore[return-value]
+        case "return what explodes":
+            return Explosive()  # type: ignore[return-value]
         case "give up":
             raise PermanentError(payload.text)
         case "snooze" if job.claim == 1:

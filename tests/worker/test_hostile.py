@@ -33,6 +33,15 @@ def test_a_result_that_cannot_be_stored_is_dead_at_once(bench: Bench) -> None:
     assert bench.job(job_id, "attempt, error ->> 'type'") == (1, "InvalidResult")
 
 
+def test_a_result_whose_serializer_ends_the_process_ends_its_job_alone(bench: Bench) -> None:
+    worker = bench.start()
+    job_id = bench.put(AGENT, "return what explodes")
+    bench.wait(job_id, "dead")
+    assert bench.job(job_id, "attempt, error ->> 'type'") == (1, "InvalidResult")
+    bench.wait(bench.put(AGENT), "succeeded")
+    assert worker.process.poll() is None
+
+
 def test_the_log_names_the_place_of_a_failure(bench: Bench) -> None:
     worker = bench.start()
     bench.put(AGENT, "fail", text="no such thing")
