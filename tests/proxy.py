@@ -88,6 +88,10 @@ class Proxy:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     async def _cut(self) -> None:
         self._refusing = True
@@ -95,11 +99,11 @@ class Proxy:
             writer.transport.abort()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         if self._refusing:
             writer.transport.abort()
             return
         self.connections += 1
-        self._writers.add(writer)
         if (task := asyncio.current_task()) is not None:
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
@@ -111,11 +115,11 @@ class Proxy:
         except OSError:  # the server is down
             writer.transport.abort()
             return
+        self._writers.add(upstream)
         if self._refusing:  # cut while it was opened
             writer.transport.abort()
             upstream.transport.abort()
             return
-        self._writers |= {writer, upstream}
         for source, sink in ((reader, upstream), (upstream_reader, writer)):
             task = asyncio.create_task(self._pump(source, sink, answers=sink is writer))
             self._tasks.add(task)
@@ -135,5 +139,4 @@ class Proxy:
                     sink.write(data)
                     await sink.drain()
         finally:
-            self._writers.discard(sink)
             sink.transport.abort()
