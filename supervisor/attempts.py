@@ -98,7 +98,7 @@ class Attempts:
 
     def stop_all(self, intent: Intent) -> None:
         """Ask every running attempt to end."""
-        for execution in self._running.values():
+        for execution in list(self._running.values()):  # one in a thread is disowned and reports at once
             execution.stop(intent)
 
     def cancel(self, fences: Iterable[Fence]) -> None:

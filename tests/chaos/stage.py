@@ -153,7 +153,10 @@ class Stage:
     def collect(self, seat: Seat) -> None:
         """Note a process that has ended."""
         if seat.process is not None and (status := seat.process.process.poll()) is not None:
-            self.exits.append(Exit(seat.process.pid, status, seat.asked_to_end and status != -9, time.time()))
+            # Before its first line it is an interpreter that starts, and SIGTERM does what it does to those.
+            too_early = status == -signal.SIGTERM and not seat.process.text()
+            asked = seat.asked_to_end and status != -signal.SIGKILL and not too_early
+            self.exits.append(Exit(seat.process.pid, status, asked, time.time()))
             self.halts.append(Halt(seat.process.pid, time.time(), float("inf")))
             seat.process, seat.template = None, None
 

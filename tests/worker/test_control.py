@@ -122,6 +122,18 @@ def test_what_does_not_finish_is_given_back_uncharged_and_claimable_at_once(benc
         assert bench.attempts(job_id, "verdict, charged") == [("released", False)]
 
 
+def test_jobs_in_threads_are_disowned_at_the_end_and_given_back(bench: Bench) -> None:
+    worker = bench.start(WORKER_SHUTDOWN_SECONDS="0.5")
+    jobs = [bench.put(SYSTEM, "wait", 60) for _ in range(3)]
+    for job_id in jobs:
+        bench.wait(job_id, "running")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(15) == 0, worker.text()
+    for job_id in jobs:
+        assert bench.job(job_id, "status, attempt") == ("queued", 0)
+        assert bench.attempts(job_id, "verdict, charged") == [("released", False)]
+
+
 def test_heartbeats_go_on_while_draining_and_cancels_still_work(bench: Bench) -> None:
     """Scenario 27: a cancel during the drain."""
     worker = bench.start(WORKER_SHUTDOWN_SECONDS="60")
