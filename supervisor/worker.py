@@ -91,6 +91,10 @@ class Worker:
             await self._start()
             await self._serve()
             await self._drain()
+        except DatabaseUnavailable as error:
+            if self._state is State.RUNNING:
+                raise
+            log.warning("told to end before it was ready: %s", error)
         finally:
             await self._close()
         if self._failure is not None:

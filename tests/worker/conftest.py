@@ -33,6 +33,16 @@ class Bench:
         log = self._logs / f"worker-{self._count}.log"
         return self._stack.enter_context(running_worker(url or self.url, log, "tests.worker.app:app", **settings))
 
+    def launch(self, url: str | None = None, **settings: str) -> WorkerProcess:
+        """A worker that has just been started; ended with the test."""
+        self._count += 1
+        worker = WorkerProcess(
+            url or self.url, "tests.worker.app:app", self._logs / f"worker-{self._count}.log", settings
+        )
+        self._stack.callback(worker.process.wait)
+        self._stack.callback(worker.process.kill)
+        return worker
+
     def put(self, task: Task[Work], do: str = "nothing", seconds: float = 0, text: str = "", **more: Any) -> int:
         """Enqueue one job; its id."""
         job_id: int = enqueue(self.db, task, Work(do=do, seconds=seconds, text=text), **more)

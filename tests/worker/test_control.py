@@ -8,6 +8,7 @@ import pytest
 from jobs import Task, cancel, enqueue_many, pause, resume
 from supervisor.testing.processes import is_alive
 from supervisor.testing.waiting import wait_for
+from tests.proxy import Proxy
 from tests.worker.app import AGENT, DEADLY, INGEST, SYSTEM, Work
 from tests.worker.conftest import Bench
 
@@ -120,6 +121,17 @@ def test_what_does_not_finish_is_given_back_uncharged_and_claimable_at_once(benc
     for job_id in jobs:
         assert bench.job(job_id, "status, attempt, run_after <= now(), worker_id") == ("queued", 0, True, None)
         assert bench.attempts(job_id, "verdict, charged") == [("released", False)]
+
+
+def test_a_worker_that_is_told_to_end_while_its_start_waits_for_the_database_ends_in_order(bench: Bench) -> None:
+    """Scenario 25: a signal during the start."""
+    with Proxy(bench.url) as proxy:
+        proxy.swallow(b"INSERT 0")  # what it declares about itself is never answered
+        worker = bench.launch(proxy.url, WORKER_CALL_TIMEOUT_SECONDS="2")
+        worker.wait_log("template up")
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 0, worker.text()
+        assert "told to end before it was ready" in worker.text()
 
 
 def test_jobs_in_threads_are_disowned_at_the_end_and_given_back(bench: Bench) -> None:
