@@ -49,6 +49,7 @@ PING_SECONDS = (
 )
 WAIT_SECONDS = 10.0  # for a template to be there at all; then the job goes back to the queue, for any worker
 HEALTHY_SECONDS = 60.0  # one that lived so long has not failed to start
+HEALTHY_BIRTHS = 10  # nor one that made so many children, whatever ended it then
 MAX_BACKOFF_SECONDS = 60.0
 
 log = logging.getLogger("oomph.ingest")
@@ -72,6 +73,7 @@ class Template:
     first_word: asyncio.Future[Ready]
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     pending: dict[int, asyncio.Future[int]] = field(default_factory=dict)
+    births: int = 0
 
     @classmethod
     def launch(cls, spec: str, method: StartMethod, environment: Mapping[str, str], mark: int) -> "Template":
@@ -159,6 +161,7 @@ class Template:
             case Spawned(sequence=sequence, pid=pid):
                 answer = self.pending.pop(sequence, None)
                 if answer is not None and not answer.done():
+                    self.births += 1
                     answer.set_result(pid)
             case Pong(sequence=sequence):
                 answer = self.pending.pop(sequence, None)
@@ -278,7 +281,9 @@ class Spawner:
             if template is not None:
                 await self._until_gone(template)
                 self._up.clear()
-            failures = 1 if loop.time() - started > HEALTHY_SECONDS else failures + 1
+            births = 0 if template is None else template.births
+            was_healthy = births >= HEALTHY_BIRTHS or loop.time() - started > HEALTHY_SECONDS
+            failures = 1 if was_healthy else failures + 1
             delay = backoff_seconds(failures)
             if template is not None:
                 log.error("the template (pid %d) ended; starting another in %g s", template.pid, delay)

@@ -17,7 +17,7 @@ from jobs.outcome import Returned, Succeeded, Verdict
 from pools import spawner
 from pools.execution import Intent
 from pools.ingest import IngestPool
-from pools.spawner import TemplateError, backoff_seconds
+from pools.spawner import HEALTHY_BIRTHS, TemplateError, backoff_seconds
 from tests.pools.handlers_app import app
 from tests.pools.kitchen import SPEC, Kitchen, is_dead, job_processes, open_descriptors, text_of, until
 
@@ -172,6 +172,17 @@ async def test_a_file_of_the_user_cannot_shadow_our_packages(tmp_path: Path, mon
 def test_the_first_restart_is_free_and_then_they_slow_down() -> None:
     assert [backoff_seconds(n) for n in range(1, 6)] == [0, 1, 2, 4, 8]
     assert backoff_seconds(1000) == 60
+
+
+async def test_a_template_that_has_served_well_is_replaced_at_once_however_often_it_is_killed(kitchen: Kitchen) -> None:
+    for _ in range(5):
+        killed = _template(kitchen)
+        for _ in range(HEALTHY_BIRTHS):
+            assert (await kitchen.cook("ok")).outcome == Succeeded(None)
+        os.kill(killed, signal.SIGKILL)
+        await until(
+            lambda killed=killed: kitchen.pool._spawner.pid not in (None, killed) and kitchen.pool.template_up, 5
+        )
 
 
 async def test_when_the_supervisor_is_killed_template_and_children_die(tmp_path: Path) -> None:
