@@ -37,8 +37,8 @@ def test_a_claim_whose_answer_was_lost_is_given_back_uncharged(bench: Bench) -> 
     """Scenario 24, the other way round: a claim is committed and its worker never hears of it."""
     with Proxy(bench.url) as proxy:
         bench.start(proxy.url, WORKER_CALL_TIMEOUT_SECONDS="1", WORKER_LEASE_SECONDS="60", WORKER_LISTEN="off")
-        proxy.swallow(b"agent-work")
-        job_id = bench.put(AGENT)
+        proxy.swallow(b"on its way")  # its payload stands in the answer to its claim alone
+        job_id = bench.put(AGENT, text="on its way")
         bench.wait(job_id, "running")
         proxy.cut()
         proxy.heal()
@@ -51,8 +51,8 @@ def test_a_claim_that_is_on_its_way_when_the_shutdown_begins_is_given_back(bench
     """The worker has nothing to drain as SIGTERM comes, and the answer to its claim is late, then lost."""
     with Proxy(bench.url) as proxy:
         worker = bench.start(proxy.url, WORKER_CALL_TIMEOUT_SECONDS="5", WORKER_LEASE_SECONDS="60", WORKER_LISTEN="off")
-        proxy.swallow(b"agent-work")
-        job_id = bench.put(AGENT)
+        proxy.swallow(b"on its way")  # its payload stands in the answer to its claim alone
+        job_id = bench.put(AGENT, text="on its way")
         bench.wait(job_id, "running")
         worker.signal(signal.SIGTERM)
         worker.wait_log("drained: draining -> terminating")
