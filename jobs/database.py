@@ -21,7 +21,7 @@ from jobs.outcome import MAX_FRAMES_CHARS, MAX_MESSAGE_CHARS, clip
 from jobs.sql import statement
 
 # psycopg waits up to 5 s for its own cancel request after a call ran into its bound.
-MAX_CONNECTIONS = 4  # claims, outcomes, housekeeping and one to spare; the lease keeper and the listener have their own
+MAX_CONNECTIONS = 3  # outcomes, housekeeping and one to spare; claims, the lease keeper and the listener have their own
 
 _UNAVAILABLE = (
     psycopg.OperationalError,  # broken, refused, cancelled by a time-out, deadlock, shut down
@@ -77,8 +77,39 @@ class Session:
             yield
 
 
+class Lane:
+    """A connection of its own for calls that come one after the other and cannot wait for the pool's bookkeeping.
+
+    Opened by the first call, closed after a call that failed, and opened again by the next one.
+    """
+
+    def __init__(self, url: str, *, call_timeout: float, application_name: str) -> None:
+        self._url = url
+        self._call_timeout = call_timeout
+        self._parameters = connection_parameters(application_name, call_timeout)
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+
+    async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
+        """Run one statement in its own transaction. Raises `DatabaseUnavailable`."""
+        try:
+            async with _answered_within(self._call_timeout):
+                if self._connection is None:
+                    self._connection = await psycopg.AsyncConnection.connect(
+                        self._url, autocommit=True, **self._parameters
+                    )
+                return await Session(self._connection).fetch(query, **parameters)
+        except DatabaseUnavailable:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
 class Database:
-    """A small pool of connections with a bound on every call.
+    """A small pool of connections, and a lane for the claims, with a bound on every call.
 
     `call_timeout`, in seconds, covers waiting for a connection and running the statements.
     """
@@ -95,11 +126,13 @@ class Database:
             kwargs={**connection_parameters(application_name, call_timeout), "autocommit": True},
             name=application_name,
         )
+        self.claims = Lane(url, call_timeout=call_timeout, application_name=application_name)
 
     async def open(self) -> None:
         await self._pool.open()
 
     async def close(self) -> None:
+        await self.claims.close()
         await self._pool.close(timeout=2)
 
     async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
@@ -118,11 +151,17 @@ class Database:
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:
-        try:
-            async with asyncio.timeout(self._call_timeout), self._pool.connection() as connection:
-                yield Session(connection)
-        except _UNAVAILABLE as error:
-            raise DatabaseUnavailable(f"{type(error).__name__}: {error}".strip()) from error
+        async with _answered_within(self._call_timeout), self._pool.connection() as connection:
+            yield Session(connection)
+
+
+@asynccontextmanager
+async def _answered_within(seconds: float) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except _UNAVAILABLE as error:
+        raise DatabaseUnavailable(f"{type(error).__name__}: {error}".strip()) from error
 
 
 def json_or_none(value: Mapping[str, Any] | None) -> str | None:

@@ -156,9 +156,9 @@ class JobStore:
         try:
             wanted = {"worker_id": worker_id, "pool": pool, "kinds": list(kinds), "slots": slots}
             if not marks:
-                rows = await self._database.fetch("claim", **wanted)
+                rows = await self._database.claims.fetch("claim", **wanted)
             else:
-                rows = await self._database.fetch(
+                rows = await self._database.claims.fetch(
                     "claim_past",
                     **wanted,
                     mark_kinds=[mark.kind for mark in marks],

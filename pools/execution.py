@@ -27,25 +27,30 @@ class Intent(StrEnum):
 
 
 Report = Callable[[AttemptReport], None]
+Progress = Callable[["Execution", float, str], None]
 
 
 class Execution:
     """One attempt of one job, from its claim to its report.
 
-    `publish` takes `(fraction, note)` from the handler's progress calls; it never blocks. `lingering` is set by a pool
-    that could not end what it ran: the attempt is reported, its slot stays closed until that future is done.
+    `progress` is called with the execution, a fraction and a note. `lingering` is set by a pool that could not end what
+    it ran: the attempt is reported, its slot stays closed until that future is done.
     """
 
-    __slots__ = ("_on_stop", "_stopping", "handler", "intent", "job", "lingering", "publish")
+    __slots__ = ("_on_stop", "_progress", "_stopping", "handler", "intent", "job", "lingering")
 
-    def __init__(self, job: ClaimedJob, handler: Handler, publish: Callable[[float, str], None]) -> None:
+    def __init__(self, job: ClaimedJob, handler: Handler, progress: "Progress") -> None:
         self.job = job
         self.handler = handler
-        self.publish = publish
+        self._progress = progress
         self.intent: Intent | None = None
         self.lingering: asyncio.Future[Any] | None = None
         self._on_stop: Callable[[], None] | None = None
         self._stopping: asyncio.Event | None = None
+
+    def publish(self, fraction: float, note: str) -> None:
+        """Take the handler's progress; never blocks."""
+        self._progress(self, fraction, note)
 
     def on_stop(self, end: Callable[[], None]) -> None:
         """Call `end` once somebody has asked for the end; at once, if that has happened."""

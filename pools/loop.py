@@ -31,6 +31,7 @@ from jobs.outcome import (
     Verdict,
 )
 from jobs.task import PermanentError, Snooze
+from pools.deadlines import Deadlines
 from pools.errors import describe, invalid_payload
 from pools.execution import Execution, Intent, Report
 
@@ -44,6 +45,9 @@ CANCEL_GRACE = 5.0  # seconds that a cancelled coroutine has for its own clean-u
 
 class LoopPool:
     """Runs attempts on the running loop: one task, or one thread, for each."""
+
+    def __init__(self) -> None:
+        self._deadlines = Deadlines()
 
     async def start(self) -> None:
         """Nothing to prepare."""
@@ -68,7 +72,8 @@ class LoopPool:
             deadline = datetime.now(UTC) + job.timeout
             context = BoundContext(job.id, job.claim, job.attempt, job.organization_id, deadline, execution.publish)
             arguments = (payload, context)
-        (_Coroutine if execution.handler.is_async else _Thread)(execution, context, arguments, report)
+        run = _Coroutine if execution.handler.is_async else _Thread
+        run(execution, context, arguments, report, self._deadlines)
 
 
 class HandlerExit(Exception):
@@ -79,17 +84,22 @@ class _Run(ABC):
     """One handler that runs: its future, its deadline, and its one report."""
 
     def __init__(
-        self, execution: Execution, context: BoundContext | None, arguments: tuple[Any, ...], report: Report
+        self,
+        execution: Execution,
+        context: BoundContext | None,
+        arguments: tuple[Any, ...],
+        report: Report,
+        deadlines: Deadlines,
     ) -> None:
         self._execution = execution
         self._context = context
         self._report: Report | None = report
-        self._loop = asyncio.get_running_loop()
+        self._deadlines = deadlines
         self._frames = ""
         self._was_stopped = False
         self._future = self._begin(execution.handler.function, arguments)
         self._future.add_done_callback(self._ended)
-        self._timer = self._loop.call_later(execution.job.timeout.total_seconds(), execution.stop, Intent.DEADLINE)
+        deadlines.watch(execution, execution.job.timeout.total_seconds())
         execution.on_stop(self._stop)
 
     @abstractmethod
@@ -119,7 +129,7 @@ class _Run(ABC):
         self._send(outcome)
 
     def _send(self, outcome: Outcome) -> None:
-        self._timer.cancel()
+        self._deadlines.forget(self._execution)
         report, self._report = self._report, None
         if report is not None:
             report(SUCCESS if outcome is _NOTHING else AttemptReport(outcome))
@@ -127,7 +137,9 @@ class _Run(ABC):
 
 class _Coroutine(_Run):
     def _begin(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> "asyncio.Future[BaseModel | None]":
-        return self._loop.create_task(self._contained(function, arguments), name=f"job {self._execution.job.id}")
+        return asyncio.get_running_loop().create_task(
+            self._contained(function, arguments), name=f"job {self._execution.job.id}"
+        )
 
     async def _contained(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseModel | None:
         self._coroutine = function(*arguments)
@@ -152,17 +164,18 @@ class _Coroutine(_Run):
         frames = self._stack()
         if self._future.cancel():
             self._frames, self._was_stopped = frames, True
-            self._timer.cancel()
-            self._timer = self._loop.call_later(CANCEL_GRACE, self._ignored)
+            asyncio.get_running_loop().call_later(CANCEL_GRACE, self._look_again)
 
-    def _ignored(self) -> None:
+    def _look_again(self) -> None:
+        if self._report is None:
+            return
         log.error("job %s ignores its cancellation and is disowned:\n%s", self._execution.job.id, self._stack())
         self._disown()
 
 
 class _Thread(_Run):
     def _begin(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> "asyncio.Future[BaseModel | None]":
-        future: asyncio.Future[BaseModel | None] = self._loop.create_future()
+        future: asyncio.Future[BaseModel | None] = asyncio.get_running_loop().create_future()
         # A daemon: a disowned thread must not keep the process from ending.
         self._thread = threading.Thread(
             target=_settle_from_thread,

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -19,7 +19,7 @@ from jobs.outcome import AttemptReport, Failed, JobError, Returned, Succeeded, V
 from jobs.store import ClaimedJob, Fence, JobStore
 from jobs.task import Pool
 from pools.errors import describe
-from pools.execution import Execution, Intent, JobPool
+from pools.execution import Execution, Intent, JobPool, Report
 from supervisor.outcomes import OutcomeWriter
 
 log = logging.getLogger("oomph.attempts")
@@ -76,21 +76,30 @@ class Attempts:
         """Every claim that this process knows of."""
         return [*self._running, *self._outcomes.fences]
 
-    def start(self, job: ClaimedJob, trusted: Callable[[], bool]) -> None:
-        """Run one claimed job. Its slot must be free."""
-        pool = Pool(job.pool)
-        assert self._in_use[pool] < self._slots[pool], "claimed more than the free slots"
-        fence = job.fence
-        execution = Execution(job, self._app.handlers[job.kind], partial(self._publish, fence))
-        self._running[fence] = execution
-        self._in_use[pool] += 1
-        report = partial(self._reported, execution, fence, pool, trusted)
-        try:
-            self._pools[pool].begin(execution, report)
-        except Exception as error:
-            # A pool never raises for what a job does, so this is a fault of ours; the job must not hang on it.
-            log.exception("job %s: its pool failed", job.id)
-            report(AttemptReport(Failed(describe(error))))
+    def start(self, pool: Pool, jobs: Sequence[ClaimedJob], trusted: Callable[[], bool]) -> None:
+        """Run claimed jobs of one pool, whose slots must be free.
+
+        They are known from now on, and their handlers begin once the caller has given the loop away: by then its next
+        claim is on the way to the database.
+        """
+        assert len(jobs) <= self.free_slots(pool), "claimed more than the free slots"
+        self._in_use[pool] += len(jobs)
+        handlers, publish, reported = self._app.handlers, self._publish, self._reported
+        begins = []
+        for job in jobs:
+            fence = job.fence
+            execution = self._running[fence] = Execution(job, handlers[job.kind], publish)
+            begins.append((execution, partial(reported, execution, fence, pool, trusted)))
+        asyncio.get_running_loop().call_soon(self._begin, self._pools[pool], begins)
+
+    def _begin(self, pool: JobPool, begins: Iterable[tuple[Execution, Report]]) -> None:
+        for execution, report in begins:
+            try:
+                pool.begin(execution, report)
+            except Exception as error:
+                # A pool never raises for what a job does, so this is a fault of ours; the job must not hang on it.
+                log.exception("job %s: its pool failed", execution.job.id)
+                report(AttemptReport(Failed(describe(error))))
 
     def give_back(self, job: ClaimedJob, trusted: Callable[[], bool], verdict: Verdict, why: str) -> None:
         """Return a claimed job that was never started, uncharged."""
@@ -138,7 +147,8 @@ class Attempts:
                     execution.stop(Intent.LEASE_LOST)
         return PROGRESS_SECONDS
 
-    def _publish(self, fence: Fence, fraction: float, note: str) -> None:
+    def _publish(self, execution: Execution, fraction: float, note: str) -> None:
+        fence = execution.job.fence
         if fence in self._running:
             self._progress[fence] = (fraction, note)
 

@@ -21,8 +21,10 @@ from jobs.store import ClaimedJob, JobStore, Mark
 from jobs.task import Pool
 from supervisor.attempts import Attempts
 
-MAX_BATCH = 250  # jobs a claim: while one batch is written, the next one is claimed
+MAX_BATCH = 250  # jobs a claim: a larger one only makes its first job wait longer
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
+BATCHES = 3  # in the slots at once: one is claimed while one runs and one is written
+TURNS_TO_HANDLER = 2  # of the loop, from a claim to the first line of its handlers: nothing else is sent before
 MARK_SECONDS = 1.0  # the longest that a job which comes back to an earlier place is passed over
 TIMER_SECONDS = 0.001  # after the moment that the database named: a timer may fire a little early
 IDLE_HORIZON = 300.0  # the longest back-off: what is due later than that is somebody's plan, not work in progress
@@ -80,7 +82,7 @@ class Claims:
     ) -> None:
         self._worker_id = worker_id
         self._kinds = {pool: app.kinds(pool) for pool in pools}
-        self._batch = {pool: min(MAX_BATCH, max(MIN_BATCH, attempts.slots(pool) // 2)) for pool in pools}
+        self._batch = {pool: min(MAX_BATCH, max(MIN_BATCH, attempts.slots(pool) // BATCHES)) for pool in pools}
         self._store = store
         self._recovery = recovery
         self._attempts = attempts
@@ -124,22 +126,28 @@ class Claims:
         """Wait until the pool is woken; take and start what is due and fits. Returns 0: there is no pause."""
         event = self._wake[pool]
         await event.wait()
-        event.clear()
+        while event.is_set():  # without a pause: the next claim goes out before the handlers of the last take the loop
+            event.clear()
+            await self._claim_what_fits(pool, event)
+        return 0
+
+    async def _claim_what_fits(self, pool: Pool, event: asyncio.Event) -> None:
         self._idle[pool] = not self._kinds[pool]
         slots = min(self._attempts.free_slots(pool), self._batch[pool])
         self._short_of_slots[pool] = slots <= 0
         if not (self._may_claim() and self._ready[pool]() and slots > 0):
-            return 0  # a freed slot wakes it, and the look does once a second
+            return  # a freed slot wakes it, and the look does once a second
         try:
             taken, more = await self._claim(pool, slots)
             if more or taken == slots:
                 event.set()  # if only to find that no slot is free
             else:
+                for _ in range(TURNS_TO_HANDLER):
+                    await asyncio.sleep(0)
                 await self._look([pool], claim_due=taken > 0)  # what is due and was not taken, somebody holds
         except BaseException:
             event.set()
             raise
-        return 0
 
     async def look_once(self) -> float:
         """Look at what waits, for everything that no notification tells: times, pauses, lost connections."""
@@ -174,8 +182,7 @@ class Claims:
             claim = await self._store.claim(self._worker_id, pool, kinds, slots, used)
             if claim.jobs:
                 failpoint(Failpoint.CLAIMED)
-            for job in claim.jobs:
-                self._start(job)
+            self._start(pool, claim.jobs)
             taken = len(claim.jobs)
             if taken == slots:
                 marks.move(claim.jobs)
@@ -184,19 +191,23 @@ class Claims:
                 if used:  # there may be something before them
                     return taken, True
             if self._probe[pool] and taken < slots:
-                for job in await self._store.claim_probe(self._worker_id, pool, kinds):
-                    self._start(job)
-                    taken += 1
+                probes = await self._store.claim_probe(self._worker_id, pool, kinds)
+                self._start(pool, probes)
+                taken += len(probes)
                 self._probe[pool] = False
         return taken, claim.parked > 0
 
-    def _start(self, job: ClaimedJob) -> None:
+    def _start(self, pool: Pool, jobs: Sequence[ClaimedJob]) -> None:
         if not self._trusted():
-            self._attempts.give_back(job, self._trusted, Verdict.LEASE_LOST, "the lease was lost during the claim")
+            self._give_back(jobs, Verdict.LEASE_LOST, "the lease was lost during the claim")
         elif not self._may_claim():
-            self._attempts.give_back(job, self._trusted, Verdict.RELEASED, "the shutdown began during the claim")
-        else:
-            self._attempts.start(job, self._trusted)
+            self._give_back(jobs, Verdict.RELEASED, "the shutdown began during the claim")
+        elif jobs:
+            self._attempts.start(pool, jobs, self._trusted)
+
+    def _give_back(self, jobs: Sequence[ClaimedJob], verdict: Verdict, why: str) -> None:
+        for job in jobs:
+            self._attempts.give_back(job, self._trusted, verdict, why)
 
     async def release_unknown(self) -> int:
         """Give back what a claim of this worker took although its answer never arrived; one on its way is waited for.

@@ -47,7 +47,7 @@ class Kitchen:
             timeout=timedelta(seconds=timeout),
             organization_id="org",
         )
-        return Execution(job, app.handlers[kind], lambda fraction, note: self.progress.append((fraction, note)))
+        return Execution(job, app.handlers[kind], lambda _, fraction, note: self.progress.append((fraction, note)))
 
     async def cook(self, recipe: str, text: str = "", *, kind: str = "cook", seconds: float = 30) -> AttemptReport:
         return await self.pool.run(self.order(recipe, text, kind=kind, timeout=seconds))

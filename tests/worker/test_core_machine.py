@@ -141,7 +141,7 @@ class Core(RuleBasedStateMachine):
 
     def attempts_start(self, job: ClaimedJob, trusted: object) -> None:
         async def start() -> None:
-            self.attempts.start(job, trusted)  # type: ignore[arg-type]
+            self.attempts.start(Pool.AGENT, [job], trusted)  # type: ignore[arg-type]
 
         self.loop.run_until_complete(start())
 
