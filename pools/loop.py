@@ -164,7 +164,7 @@ class _Coroutine(_Run):
         frames = self._stack()
         if self._future.cancel():
             self._frames, self._was_stopped = frames, True
-            asyncio.get_running_loop().call_later(CANCEL_GRACE, self._look_again)
+            self._future.get_loop().call_later(CANCEL_GRACE, self._look_again)
 
     def _look_again(self) -> None:
         if self._report is None:
