@@ -12,7 +12,7 @@ from jobs.sql import statement
 from jobs.store import JobStore
 from tests.jobs.lab import Connection, add, hire, scalar
 
-OTHERS = 200_000
+OTHERS = 1_000_000
 PLANS_SHOWN = {
     "auto_explain.log_min_duration": "0",
     "auto_explain.log_nested_statements": "on",
@@ -24,26 +24,26 @@ PLANS_SHOWN = {
 
 
 def fill(db: Connection) -> None:
-    """200,000 rows that no claim may pay for: due tomorrow, finished, of other kinds, of a paused kind, blocked."""
-    quarter = OTHERS // 5
+    """A million rows that no claim may pay for: due tomorrow, finished, of other kinds, of a paused kind, blocked."""
+    fifth = OTHERS // 5
     db.execute("UPDATE background_kinds SET paused_at = now() WHERE kind = 'letter'")
     db.execute(
         f"""
         INSERT INTO background_jobs (kind, pool, status, run_after, blocked, concurrency_key, dedupe_key, worker_id)
         SELECT 'note', 'system', 'queued', now() + interval '1 day', false, NULL, 'd' || n, NULL
-          FROM generate_series(1, {quarter}) AS n
+          FROM generate_series(1, {fifth}) AS n
         UNION ALL
         SELECT 'note', 'system', 'succeeded', now() - interval '1 day', false, NULL, NULL, gen_random_uuid()
-          FROM generate_series(1, {quarter})
+          FROM generate_series(1, {fifth})
         UNION ALL
         SELECT 'kind ' || n % 20, 'system', 'queued', now() - interval '1 day', false, NULL, NULL, NULL
-          FROM generate_series(1, {quarter}) AS n
+          FROM generate_series(1, {fifth}) AS n
         UNION ALL
         SELECT 'letter', 'system', 'queued', now() - interval '1 day', false, NULL, NULL, NULL
-          FROM generate_series(1, {quarter})
+          FROM generate_series(1, {fifth})
         UNION ALL
         SELECT 'note', 'system', 'queued', now() - interval '1 day', true, 'key ' || n % 1000, NULL, NULL
-          FROM generate_series(1, {quarter}) AS n
+          FROM generate_series(1, {fifth}) AS n
         """
     )
     db.execute("ANALYZE")
