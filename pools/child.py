@@ -22,6 +22,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Collection
+from functools import cache
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -42,12 +43,20 @@ from pools.stacks import arm_stack_dump
 from pools.symptoms import memory_sign
 
 TOKEN_VARIABLE = "OOMPH_JOB_TOKEN"  # noqa: S105  (it names the job a process belongs to; it opens nothing)
+_IGNORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 THREAD_STACK_BYTES = 2 << 20  # of the usual 8 MiB, all of which would count against the limit, touched or not
 
 
 def token_text(mark: int) -> str:
     """The mark as it stands in the environment of whatever the job executes."""
     return f"{mark:016x}"
+
+
+def warm_up() -> None:
+    """Once the app is loaded, in a template before its first fork: what every child would otherwise do for itself."""
+    _handled_signals()
+    if not logging.root.handlers:
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
 
 
 def live(app: App, job_fd: int, output_fd: int, mark: int, kept: Collection[int]) -> NoReturn:
@@ -98,13 +107,18 @@ def _own_session(mark: int) -> None:
 def _default_signals() -> None:
     # As in every Python process: a closed connection or a file over its limit is an OSError and not a death.
     # subprocess undoes it for what it starts.
-    ignored = {signal.SIGPIPE, signal.SIGXFSZ}
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP} - ignored:
-        if signal.getsignal(number) not in (signal.SIG_DFL, None):
-            signal.signal(number, signal.SIG_DFL)
-    for number in ignored:
+    for number in _handled_signals():
+        signal.signal(number, signal.SIG_DFL)
+    for number in _IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+@cache
+def _handled_signals() -> list[signal.Signals]:
+    """The signals that this program or a preloaded module does something about."""
+    changeable = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, *_IGNORED_SIGNALS}
+    return [number for number in changeable if signal.getsignal(number) not in (signal.SIG_DFL, None)]
 
 
 def _own_descriptors(job_fd: int, output_fd: int, kept: Collection[int]) -> None:
@@ -132,7 +146,7 @@ def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
         last = pack(Snoozing(seconds=snooze.delay.total_seconds()))
     except BaseException as error:  # noqa: BLE001  (all of them are the handler's)
         # The limit may be the very thing that was hit: give memory back before anything is formatted.
-        reserve.clear()
+        reserve.close()
         is_near_limit = cap.is_near()
         cap.lift()
         last = _pack_failure(error, handler, is_near_limit)
@@ -158,8 +172,6 @@ def _prepare_interpreter(job: JobFrame) -> None:
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
         numpy_random.seed()  # numpy, unlike `random`, does not notice a fork
     setproctitle(f"oomph: {job.kind} job {job.id} attempt {job.attempt}")
-    if not logging.root.handlers:
-        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
 
 
 def _call(handler: Handler, job: JobFrame, sender: ProgressSender) -> Success | Failure:

@@ -7,7 +7,6 @@ import os
 import resource
 import tempfile
 from collections.abc import Iterable
-from pathlib import Path
 
 from pools import landlock, process
 from pools.frames import Setup, UserFrame
@@ -31,8 +30,12 @@ def enclose(setup: Setup) -> None:
 
 
 def _raise_oom_score() -> None:
-    path = Path("/proc/self/oom_score_adj")
-    path.write_text(str(min(1000, int(path.read_text()) + OOM_SCORE_RAISE)))
+    descriptor = os.open("/proc/self/oom_score_adj", os.O_RDWR)
+    try:
+        score = min(1000, int(os.read(descriptor, 16)) + OOM_SCORE_RAISE)
+        os.pwrite(descriptor, b"%d" % score, 0)
+    finally:
+        os.close(descriptor)
 
 
 def _limit_resources(setup: Setup) -> None:

@@ -14,7 +14,7 @@ from setproctitle import setproctitle
 
 from jobs.app import App
 from jobs.loading import import_module, load_app
-from pools.child import serve
+from pools.child import serve, warm_up
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -41,6 +41,7 @@ def _load(spec: str, folder: str) -> App:
         app = load_app(spec)
         for name in app.preload:
             import_module(name, f"preload of {name}")
+        warm_up()
     finally:
         os.chdir(scratch)
     return app

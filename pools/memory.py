@@ -13,6 +13,7 @@ The larger of shared mappings and such files counts, since most files are mapped
 the one as of the other can come to twice its limit; only a cgroup leaf is exact there.
 """
 
+import mmap
 import os
 import resource
 import time
@@ -64,9 +65,9 @@ def cap_this_process(memory_mb: int) -> Cap:
     return Cap(start, soft, hard)
 
 
-def reserve() -> bytearray:
-    """Memory to give back when none is left. Zeroed, so its pages are only address space until then."""
-    return bytearray(RESERVE_BYTES)
+def reserve() -> mmap.mmap:
+    """Memory to give back, by closing it, when none is left. It counts, although no page of it is ever touched."""
+    return mmap.mmap(-1, RESERVE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def _data_bytes() -> int:

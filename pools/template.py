@@ -103,6 +103,7 @@ def _load(spec: str, control_fd: int) -> App:
             _check_fork_safety(f"preloading {name}", control_fd, started)
     if any(app.handlers[kind].is_async for kind in app.kinds(Pool.INGEST)):
         import asyncio  # noqa: F401  (once here, and not in every child)
+    child.warm_up()
     return app
 
 
