@@ -15,8 +15,11 @@ from bench.systems.pgqueuer import Pgqueuer
 CALLS, QUICK_CALLS = 3_000, 300
 BULK = 10_000
 RATE = "jobs_per_second"
-OURS = {"oomph psycopg": enqueueing.oomph_sync, "oomph psycopg async": enqueueing.oomph_async}
-TOLD = {"oomph asyncpg": enqueueing.oomph_asyncpg}  # a service may hold this one too
+OURS = {
+    "oomph psycopg": enqueueing.oomph_sync,
+    "oomph psycopg async": enqueueing.oomph_async,
+    "oomph asyncpg": enqueueing.oomph_asyncpg,
+}
 PGQUEUER, RQ, BARE_BULK, OUR_BULK = "pgqueuer asyncpg", "rq", "bare INSERT unnest", "oomph enqueue_many"
 
 
@@ -27,7 +30,7 @@ def run(session: Session) -> None:
         session.versions.update(system.versions())
         return Subject(name, lambda: {RATE: measure(system.place(session.ground).url, jobs)}, {"jobs": str(jobs)})
 
-    subjects = [on(ours, name, measure, count) for name, measure in (OURS | TOLD).items()]
+    subjects = [on(ours, name, measure, count) for name, measure in OURS.items()]
     subjects += [on(ours, OUR_BULK, enqueueing.oomph_bulk, BULK), on(ours, BARE_BULK, enqueueing.bare_bulk, BULK)]
     peers = []
     if session.peers:
@@ -43,10 +46,10 @@ def run(session: Session) -> None:
     single = best([figures[name] for name in OURS])
     if peers:
         session.tell(Row("P2", "enqueue, jobs/s", single, best([figures[name] for name in peers]), at_least(1)))
-    for name in OURS | TOLD:
+    for name in OURS:
         session.tell(Row("P2", "enqueue, jobs/s", figures[name]))
     session.tell(Row("P2", f"enqueue {BULK:,}, jobs/s", figures[OUR_BULK], figures[BARE_BULK], at_least(0.5)))
-    singles = [figures[name] for name in (*OURS, *TOLD, *peers)]
+    singles = [figures[name] for name in (*OURS, *peers)]
     bars(session.picture("single"), "P2: enqueue, one transaction each", "jobs a second", singles)
     bars(session.picture("bulk"), f"P2: {BULK:,} at once", "rows a second", [figures[OUR_BULK], figures[BARE_BULK]])
 
