@@ -81,6 +81,9 @@ async def on_loop(payload: Work, job: JobContext) -> Answer:
             time.sleep(payload.seconds)  # noqa: ASYNC251  (the fault that this kind is for)
         case "fail":
             raise RuntimeError(payload.text)
+        case "wait and fail":
+            await asyncio.sleep(payload.seconds)
+            raise RuntimeError(payload.text)
         case "fail once" if job.attempt == 1:
             raise RuntimeError("the first time")
         case "raise odd syntax error" | "raise with hostile notes" | "raise with hostile message":
