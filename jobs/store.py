@@ -292,6 +292,11 @@ class JobStore:
         """The running jobs of this worker that an operator wants cancelled."""
         return [Fence(*row) for row in await self._database.fetch("cancels", worker_id=worker_id)]
 
+    async def paused(self, jobs: Sequence[ClaimedJob]) -> set[int]:
+        """The ids of those whose kind is paused by now, and which are not its probe."""
+        ids, kinds = [job.id for job in jobs], [job.kind for job in jobs]
+        return {row[0] for row in await self._database.fetch("paused_jobs", ids=ids, kinds=kinds)}
+
     async def unknown_claims(self, worker_id: UUID, known: Iterable[Fence]) -> list[Fence]:
         """Jobs that run under this worker's name although it knows nothing of them: a claim's answer was lost."""
         fences = list(known)

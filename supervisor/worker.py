@@ -232,6 +232,8 @@ class Worker:
         self._serve_forever("schedules", self._tick)
         self._serve_forever("progress", self._attempts.flush_progress)
         self._serve_forever("cancels", self._poll_cancels)
+        if self._ingest is not None:
+            self._serve_forever("pauses", self._attempts.release_paused)
         self._serve_forever("watch", self._watch)
         if self._settings.worker_listen == "on":
             self._listener = Listener(
