@@ -27,6 +27,8 @@ _UNAVAILABLE = (
     psycopg.OperationalError,  # broken, refused, cancelled by a time-out, deadlock, shut down
     psycopg.InterfaceError,
     errors.ReadOnlySqlTransaction,  # the old primary, after a fail-over
+    errors.IdleInTransactionSessionTimeout,  # this process was stopped, or its loop blocked, between two statements
+    errors.TransactionTimeout,  # a setting of the database, from PostgreSQL 17 on
     PoolTimeout,
     PoolClosed,
     TimeoutError,
@@ -39,6 +41,10 @@ LOCK_TIMEOUT_MS = 1_000  # what is locked for longer is left for the next try, a
 
 class DatabaseUnavailable(Exception):
     """The database did not answer in time or refused; nothing is known of what the call did. Try again."""
+
+
+class Locked(DatabaseUnavailable):
+    """The database answers; somebody holds a lock that the call needs. It changed nothing. Try again."""
 
 
 def connection_parameters(application_name: str, connect_timeout: float) -> dict[str, Any]:
@@ -141,12 +147,15 @@ class Database:
             return await session.fetch(query, **parameters)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Session]:
-        """Run several statements in one transaction. Raises `DatabaseUnavailable`, also for a failed commit."""
+    async def transaction(self, *, lock_ms: int = LOCK_TIMEOUT_MS) -> AsyncIterator[Session]:
+        """Run several statements in one transaction, each of which waits `lock_ms` for a lock at most.
+
+        Raises `DatabaseUnavailable`, also for a failed commit; `Locked` where such a wait was in vain.
+        """
         async with self._session() as session, session.savepoint():
             # By the server too: a process that is stopped or cut off here must not keep its locks until TCP gives up.
             idle_ms = round(self._call_timeout * 1000)
-            await session.fetch("bound_transaction", idle_ms=idle_ms, lock_ms=min(idle_ms, LOCK_TIMEOUT_MS))
+            await session.fetch("bound_transaction", idle_ms=idle_ms, lock_ms=min(idle_ms, lock_ms))
             yield session
 
     @asynccontextmanager
@@ -160,6 +169,8 @@ async def _answered_within(seconds: float) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(seconds):
             yield
+    except errors.LockNotAvailable as error:
+        raise Locked(str(error).strip()) from error
     except _UNAVAILABLE as error:
         raise DatabaseUnavailable(f"{type(error).__name__}: {error}".strip()) from error
 

@@ -15,7 +15,7 @@ from psycopg import errors
 
 from jobs.app import App
 from jobs.backoff import backoff
-from jobs.database import Database, DatabaseUnavailable, Session, json_or_none
+from jobs.database import LOCK_TIMEOUT_MS, Database, Locked, Session, json_or_none
 from jobs.failpoints import Failpoint, failpoint
 from jobs.health import judge
 from jobs.outcome import (
@@ -197,18 +197,19 @@ class JobStore:
                 claims=[fence.claim for fence in fences],
                 results=[successes[fence] for fence in fences],
             )
-        except DatabaseUnavailable as error:
-            if isinstance(error.__cause__, errors.LockNotAvailable):
-                return set(fences)
-            raise
+        except Locked:
+            return set(fences)
         failpoint(Failpoint.SUCCESSES_COMMITTED)
         return {Fence._make(row) for row in refused}
 
-    async def finish(self, fence: Fence, report: AttemptReport) -> Finished | Lost:
-        """Write how one attempt ended: job, attempt, streak and perhaps the kind's pause, all or nothing."""
+    async def finish(self, fence: Fence, report: AttemptReport, *, lock_ms: int = LOCK_TIMEOUT_MS) -> Finished | Lost:
+        """Write how one attempt ended: job, attempt, streak and perhaps the kind's pause, all or nothing.
+
+        Raises `Locked` where it would have to wait for longer than `lock_ms` for a lock.
+        """
         while True:
             try:
-                async with self._database.transaction() as session:
+                async with self._database.transaction(lock_ms=lock_ms) as session:
                     written = await self.finish_in(session, fence, report)
                     failpoint(Failpoint.OUTCOME_WRITTEN)
                 failpoint(Failpoint.OUTCOME_COMMITTED)
@@ -290,6 +291,11 @@ class JobStore:
     async def cancels(self, worker_id: UUID) -> list[Fence]:
         """The running jobs of this worker that an operator wants cancelled."""
         return [Fence(*row) for row in await self._database.fetch("cancels", worker_id=worker_id)]
+
+    async def paused(self, jobs: Sequence[ClaimedJob]) -> set[int]:
+        """The ids of those whose kind is paused by now, and which are not its probe."""
+        ids, kinds = [job.id for job in jobs], [job.kind for job in jobs]
+        return {row[0] for row in await self._database.fetch("paused_jobs", ids=ids, kinds=kinds)}
 
     async def unknown_claims(self, worker_id: UUID, known: Iterable[Fence]) -> list[Fence]:
         """Jobs that run under this worker's name although it knows nothing of them: a claim's answer was lost."""

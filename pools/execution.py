@@ -22,6 +22,7 @@ class Intent(StrEnum):
     CANCEL = "cancel"
     SHUTDOWN = "shutdown"
     LEASE_LOST = "lease_lost"
+    PAUSED = "paused"  # before it had started; what runs finishes
     PROCESSES = "processes"
     SCRATCH = "scratch"
 
@@ -33,17 +34,19 @@ Progress = Callable[["Execution", float, str], None]
 class Execution:
     """One attempt of one job, from its claim to its report.
 
-    `progress` is called with the execution, a fraction and a note. `lingering` is set by a pool that could not end what
-    it ran: the attempt is reported, its slot stays closed until that future is done.
+    `progress` is called with the execution, a fraction and a note. `waits` is true while a pool keeps it waiting for
+    what it needs: nothing of the job has started. `lingering` is set by a pool that could not end what it ran: the
+    attempt is reported, its slot stays closed until that future is done.
     """
 
-    __slots__ = ("_on_stop", "_progress", "_stopping", "handler", "intent", "job", "lingering")
+    __slots__ = ("_on_stop", "_progress", "_stopping", "handler", "intent", "job", "lingering", "waits")
 
     def __init__(self, job: ClaimedJob, handler: Handler, progress: "Progress") -> None:
         self.job = job
         self.handler = handler
         self._progress = progress
         self.intent: Intent | None = None
+        self.waits = False
         self.lingering: asyncio.Future[Any] | None = None
         self._on_stop: Callable[[], None] | None = None
         self._stopping: asyncio.Event | None = None

@@ -150,6 +150,7 @@ class IngestPool:
 
     def begin(self, execution: Execution, report: Report) -> None:
         """Run one attempt as a task; see `run`."""
+        execution.waits = True
 
         def ended(task: "asyncio.Task[AttemptReport]") -> None:
             self._tasks.discard(task)

@@ -111,15 +111,22 @@ class Life:
                 return None
             if fresh:
                 why = await child.send(setup) or await child.wait_at_gate()
-                if why is not None or self.execution.intent is not None:
+                if why is not None:
                     return why
                 await house.threads.run(self._measure)
                 setup = b""
         except OSError as error:
             return f"{error.strerror} ({error.filename}), preparing a child"
+        if not self._may_start():
+            return None
         why = await child.send(setup + pack(job_frame(self.execution.job, child.limit_mb)))
         child.gate_opened = why is None
         return why
+
+    def _may_start(self) -> bool:
+        """Unless somebody has asked for the end. From now on the job runs, and a pause does not end it any more."""
+        self.execution.waits = False
+        return self.execution.intent is None
 
     def _prepare(self, *, at_gate: bool) -> bytes:
         """In a thread. The child keeps what was made, also where a later step fails."""

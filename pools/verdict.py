@@ -136,6 +136,9 @@ def _intended(evidence: ChildEvidence, intent: Intent) -> Judgement:
             return Judgement(
                 Returned(Verdict.RELEASED, "the worker shut down"), "we ended it: the worker shut down first"
             )
+        case Intent.PAUSED:
+            why = "its kind was paused before it started"
+            return Judgement(Returned(Verdict.RELEASED, why), f"we ended it: {why}")
         case Intent.PROCESSES:
             why = f"{evidence.over or 'it had too many processes'}, and we killed them; {evidence.memory}"
             return _died(Verdict.MEMORY_EXCEEDED, "TooManyProcesses", why)

@@ -26,6 +26,7 @@ log = logging.getLogger("oomph.attempts")
 
 _PLACE = re.compile(r'File "(.+)", line (\d+), in (.+)')
 
+PAUSE_SECONDS = 0.5  # how often what waits is compared with the pauses: nothing starts a second after one
 PROGRESS_SECONDS = 1.0  # how often progress is written: a bar moves, and a thousand jobs still cost one statement
 
 
@@ -116,6 +117,16 @@ class Attempts:
             if (execution := self._running.get(fence)) is not None:
                 log.info("job %s is cancelled by an operator", fence.id)
                 execution.stop(Intent.CANCEL)
+
+    async def release_paused(self) -> float:
+        """Give back what has waited in its pool, for memory or for a process, until its kind was paused."""
+        waiting = [execution for execution in self._running.values() if execution.waits]
+        if waiting:
+            paused = await self._store.paused([execution.job for execution in waiting])
+            for execution in waiting:
+                if execution.job.id in paused and execution.waits:
+                    execution.stop(Intent.PAUSED)
+        return PAUSE_SECONDS
 
     async def wait_ended(self, seconds: float) -> bool:
         """Wait until every claim that this process knows of is settled, `seconds` at most. Returns whether.

@@ -3,18 +3,22 @@
 Successes are committed together, as many as are waiting; everything else is written one by one. What cannot be written
 is kept and tried again while the lease is trusted. Past that it is dropped: others own the job by then, and the fence
 would refuse the write. Only the refunds of a lost lease are still offered; the fence decides about them.
+
+Somebody may hold the row of a job or of its kind for minutes. Each write waits for that shortly, the less the more of
+them do, and those that were refused take turns behind one of the writers: so they never hold up the rest.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
-from jobs.database import DatabaseUnavailable
+from jobs.database import DatabaseUnavailable, Locked
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import AttemptReport, Failed, JobError, Succeeded, Verdict
 from jobs.store import Fence, Finished, JobStore, Lost
@@ -22,9 +26,15 @@ from jobs.store import Fence, Finished, JobStore, Lost
 log = logging.getLogger("oomph.outcomes")
 
 COMMIT_BATCH = 500  # successes a statement; larger ones only make each of them wait longer
-CONCURRENT_WRITES = 2  # of single reports: one that waits for a lock does not hold up the rest
+CONCURRENT_WRITES = 2  # of single reports; of those that somebody's lock has refused, one
+LOCK_MS = 50  # many times what other workers hold a kind's row for
+LEAST_LOCK_MS = 5
 FIRST_RETRY = 0.1
 LAST_RETRY = 2.0
+
+
+# Refusals of the values themselves, which another try changes nothing about.
+_REFUSED = (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError)
 
 
 @dataclass(eq=False, slots=True)
@@ -34,6 +44,7 @@ class _Pending:
     settled: Callable[[], None]
     tries: int = 0
     unstorable: bool = False
+    locked: bool = False
 
 
 class OutcomeWriter:
@@ -45,6 +56,7 @@ class OutcomeWriter:
         self._waiting: deque[Fence] = deque()
         self._news = asyncio.Event()
         self._singles = asyncio.Semaphore(CONCURRENT_WRITES)
+        self._refused_before = asyncio.Semaphore(1)
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -70,10 +82,10 @@ class OutcomeWriter:
             self._news.clear()
             while self._waiting:
                 fences = [self._waiting.popleft() for _ in range(min(len(self._waiting), COMMIT_BATCH))]
-                plain = [fence for fence in fences if _is_plain(self._pending[fence].report)]
+                plain = [fence for fence in fences if _is_plain(self._pending[fence])]
                 if len(plain) < len(fences):
                     for fence in fences:
-                        if not _is_plain(self._pending[fence].report):
+                        if not _is_plain(self._pending[fence]):
                             self._spawn(self._write_single(fence))
                 if plain:
                     await self._write_successes(plain)
@@ -111,10 +123,10 @@ class OutcomeWriter:
 
     async def _write_single(self, fence: Fence) -> None:
         pending = self._pending[fence]
-        async with self._singles:
+        async with self._turn(pending):
             try:
                 failpoint(Failpoint.OUTCOME_TAKEN)
-                match await self._store.finish(fence, pending.report):
+                match await self._store.finish(fence, pending.report, lock_ms=self._lock_ms()):
                     case Finished(status, paused):
                         log.info("job %s %s: %s", fence.id, pending.report.outcome.verdict, status)
                         if paused:
@@ -124,13 +136,12 @@ class OutcomeWriter:
             except DatabaseUnavailable as error:
                 self._later([fence], error)
                 return
-            except psycopg.Error as error:
+            except _REFUSED as error:
                 log.exception("job %s: its outcome cannot be stored", fence.id)
-                if pending.unstorable:  # even the plain failure was refused: the job is given back by its own name
+                if pending.unstorable:  # even the plain report was refused: the job is given back by its own name
                     self._settled(fence)
                     return
-                failure = Failed(JobError("OutcomeNotStored", f"{type(error).__name__}: {error}"))
-                pending.report, pending.unstorable = AttemptReport(failure), True
+                pending.report, pending.unstorable = _storable(pending.report, error), True
                 self._put(fence)
                 return
             except Exception as error:
@@ -141,23 +152,38 @@ class OutcomeWriter:
 
     async def _refused(self, fence: Fence, pending: _Pending) -> None:
         status = await self._store.status(fence)
-        if pending.tries and status not in (None, "running"):
+        # Without trust somebody else may have written it.
+        if pending.tries and pending.trusted() and status not in (None, "running"):
             log.info("job %s: its outcome was written before the answer was lost", fence.id)
         else:
             log.warning(
                 "job %s: the outcome %s is refused, its lease was lost", fence.id, pending.report.outcome.verdict
             )
 
+    @asynccontextmanager
+    async def _turn(self, pending: _Pending) -> AsyncIterator[None]:
+        async with AsyncExitStack() as turn:
+            if pending.locked:
+                await turn.enter_async_context(self._refused_before)
+            await turn.enter_async_context(self._singles)
+            yield
+
+    def _lock_ms(self) -> int:
+        locked = sum(pending.locked for pending in self._pending.values())
+        return max(LEAST_LOCK_MS, LOCK_MS // (1 + locked))
+
     def _later(self, fences: list[Fence], error: Exception) -> None:
         for fence in fences:
             pending = self._pending[fence]
             pending.tries += 1
+            pending.locked = isinstance(error, Locked)
             if not pending.trusted() and pending.report.outcome.verdict is not Verdict.LEASE_LOST:
                 log.error("job %s: its outcome is dropped with the lost lease: %s", fence.id, error)
                 self._settled(fence)
                 continue
             if pending.tries == 1:
-                log.warning("job %s: its outcome waits for the database: %s", fence.id, error)
+                waits_for = "a lock that somebody holds" if pending.locked else "the database"
+                log.warning("job %s: its outcome waits for %s: %s", fence.id, waits_for, error)
             delay = min(FIRST_RETRY * 2 ** min(pending.tries, 10), LAST_RETRY)
             asyncio.get_running_loop().call_later(delay, self._put, fence)
 
@@ -175,5 +201,17 @@ class OutcomeWriter:
             log.error("an outcome could not be written: %s", error, exc_info=error)
 
 
-def _is_plain(report: AttemptReport) -> bool:
-    return isinstance(report.outcome, Succeeded) and not report.outcome.completed_in and not report.evidence
+def _is_plain(pending: _Pending) -> bool:
+    """Whether it may be written together with others; one that somebody's lock has refused would spoil the batch."""
+    outcome = pending.report.outcome
+    if not isinstance(outcome, Succeeded) or pending.locked:
+        return False
+    return not outcome.completed_in and not pending.report.evidence
+
+
+def _storable(report: AttemptReport, error: Exception) -> AttemptReport:
+    """What is written where the database refuses the report itself: a failure, but never for what is not charged."""
+    if not report.outcome.verdict.is_charged:
+        return AttemptReport(report.outcome)
+    failure = Failed(JobError("OutcomeNotStored", f"{type(error).__name__}: {error}"))
+    return AttemptReport(failure, report.evidence, report.process)

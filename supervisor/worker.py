@@ -203,12 +203,17 @@ class Worker:
             before.claims.wake_all()  # what waits there goes on under the new id
 
     async def _renew_tenure(self) -> None:
-        """Stop what ran under the lost lease, offer its refunds, then go on under a new id."""
+        """Stop what ran under the lost lease, offer its refunds, then go on under a new id.
+
+        What cannot be given back, because somebody holds its row, costs its own slot and not the worker: the writer
+        goes on offering it under the new id, and the fence decides.
+        """
         log.error("worker %s lost its lease: stopping %s attempts", self._worker.worker_id, self._attempts.running)
         failpoint(Failpoint.TENURE_LOST)
+        until = time.monotonic() + self._settings.lease_margin
         while self._state is State.RUNNING:
-            # Our own refunds go first: what is given back in time, no rescuer charges.
-            if await self._attempts.wait_ended(WATCH_SECONDS):
+            # Our own refunds go first, for as long as the database keeps the lease: until then no rescuer charges them.
+            if await self._attempts.wait_ended(WATCH_SECONDS) or time.monotonic() >= until:
                 self._worker.keeper.stop(wait=0)
                 with suppress(DatabaseUnavailable):
                     await self._take_tenure()
@@ -227,6 +232,8 @@ class Worker:
         self._serve_forever("schedules", self._tick)
         self._serve_forever("progress", self._attempts.flush_progress)
         self._serve_forever("cancels", self._poll_cancels)
+        if self._ingest is not None:
+            self._serve_forever("pauses", self._attempts.release_paused)
         self._serve_forever("watch", self._watch)
         if self._settings.worker_listen == "on":
             self._listener = Listener(

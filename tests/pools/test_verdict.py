@@ -182,6 +182,7 @@ def test_our_own_intent_is_beaten_only_by_a_complete_result(found: ChildEvidence
         Intent.CANCEL: Verdict.CANCELLED,
         Intent.SHUTDOWN: Verdict.RELEASED,
         Intent.LEASE_LOST: Verdict.LEASE_LOST,
+        Intent.PAUSED: Verdict.RELEASED,
         Intent.PROCESSES: Verdict.MEMORY_EXCEEDED,
         Intent.SCRATCH: Verdict.FAILED,
     }

@@ -48,6 +48,7 @@ HURRIED_AGENT = task("hurried-agent", Pool.AGENT, timeout=timedelta(seconds=0.5)
 HURRIED_SYSTEM = task("hurried-system", Pool.SYSTEM, timeout=timedelta(seconds=0.5), max_attempts=1)
 HURRIED_INGEST = task("hurried-ingest", Pool.INGEST, timeout=timedelta(seconds=1), max_attempts=1)
 DEADLY = task("deadly", Pool.INGEST, max_attempts=3)
+BIG = task("big", Pool.INGEST, memory_mb=400)
 ONCE = task("once", Pool.INGEST, max_attempts=1)
 TICKED = Task(kind="ticked", payload_type=Tick, pool=Pool.SYSTEM)
 
@@ -80,6 +81,9 @@ async def on_loop(payload: Work, job: JobContext) -> Answer:
         case "block":
             time.sleep(payload.seconds)  # noqa: ASYNC251  (the fault that this kind is for)
         case "fail":
+            raise RuntimeError(payload.text)
+        case "wait and fail":
+            await asyncio.sleep(payload.seconds)
             raise RuntimeError(payload.text)
         case "fail once" if job.attempt == 1:
             raise RuntimeError("the first time")
@@ -172,6 +176,7 @@ def app() -> App:
             Handler(INGEST, in_child),
             Handler(HURRIED_INGEST, in_child),
             Handler(DEADLY, in_child),
+            Handler(BIG, in_child),
             Handler(ONCE, in_child),
             Handler(TICKED, ticked),
         ],

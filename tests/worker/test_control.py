@@ -9,7 +9,7 @@ from jobs import Task, cancel, enqueue_many, pause, resume
 from supervisor.testing.processes import is_alive
 from supervisor.testing.waiting import wait_for
 from tests.proxy import Proxy
-from tests.worker.app import AGENT, DEADLY, INGEST, SYSTEM, Work
+from tests.worker.app import AGENT, BIG, DEADLY, INGEST, SYSTEM, Work
 from tests.worker.conftest import Bench
 
 
@@ -38,6 +38,33 @@ def test_a_paused_kind_starts_nothing_and_its_running_jobs_finish(bench: Bench) 
     assert bench.job(waiting, "status") == ("queued",)
     resume(bench.db, "agent-work", actor="ann")
     bench.wait(waiting, "succeeded")
+
+
+def test_a_job_that_waits_for_memory_when_its_kind_is_paused_is_given_back(bench: Bench) -> None:
+    worker = bench.start(WORKER_INGEST_BUDGET_MB="600")
+    running = bench.put(BIG, "wait", 3)
+    bench.wait(running, "running")
+    waiting = bench.put(BIG)
+    bench.wait(waiting, "running")
+    pause(bench.db, BIG.kind, actor="ann", reason="upstream is down")
+    bench.wait(waiting, "queued", seconds=1)
+    assert bench.job(running, "status") == ("running",)
+    assert bench.attempts(waiting, "verdict, charged, pid IS NULL") == [("released", False, True)]
+    bench.wait(running, "succeeded")
+    assert bench.job(waiting, "status, attempt") == ("queued", 0)
+    resume(bench.db, BIG.kind, actor="ann")
+    bench.wait(waiting, "succeeded")
+    assert worker.stop() == 0
+
+
+def test_a_probe_that_waits_for_memory_is_not_given_back_for_the_pause_that_it_probes(bench: Bench) -> None:
+    bench.start(WORKER_INGEST_BUDGET_MB="600")
+    bench.wait(bench.put(INGEST, "wait", 3), "running")
+    pause(bench.db, BIG.kind, actor="ann")
+    probe = bench.put(BIG)
+    resume(bench.db, BIG.kind, actor="ann", probe=True)
+    bench.wait(probe, "succeeded")
+    assert bench.attempts(probe) == []
 
 
 def test_five_kills_in_a_row_pause_the_kind_over_two_workers_and_everything_else_goes_on(bench: Bench) -> None:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
+
 from supervisor.listener import PROOF_SECONDS, PROOF_TIMEOUT
 from supervisor.loop import CANCEL_SECONDS
 from supervisor.testing.processes import is_alive
@@ -92,6 +94,23 @@ def test_an_unreachable_database_stops_the_jobs_before_the_lease_ends(bench: Ben
             # A claim that the frozen network delivers late may take it first, for the lost lease, and gives it back.
             wait_for(lambda job_id=job_id: bench.job(job_id, "status, attempt") == ("running", 1), "it runs again")
             assert bench.job(job_id, "claim > 1") == (True,)
+
+
+def test_a_row_that_somebody_holds_keeps_no_worker_from_its_next_lease(bench: Bench) -> None:
+    worker = bench.start()
+    held, others = bench.put(AGENT, "wait", 60), [AGENT, SYSTEM, INGEST]
+    bench.wait(held, "running")
+    with psycopg.connect(bench.url) as holder:
+        holder.execute("SELECT FROM background_jobs WHERE id = %s FOR UPDATE", [held])
+        with psycopg.connect(bench.url) as outage:  # nobody can renew what is locked
+            outage.execute("SELECT FROM background_workers WHERE pid = %s FOR UPDATE", [worker.pid])
+            worker.wait_log("lost its lease")
+        for job_id in [bench.put(task) for task in others]:
+            bench.wait(job_id, "succeeded")
+        assert bench.attempts(held) == []
+    # Whoever comes first when the row is free: the refund that is offered all the time, or a rescue.
+    wait_for(lambda: bench.attempts(held), "the attempt's end")
+    assert "was written before the answer was lost" not in worker.text()
 
 
 def test_a_short_outage_costs_nothing(bench: Bench) -> None:

@@ -1,9 +1,15 @@
 """What a handler can say, and what becomes of its job."""
 
+import signal
 from datetime import timedelta
 
+import psycopg
+import pytest
+from psycopg import sql
+
+from jobs import pause
 from supervisor.testing.waiting import wait_for
-from tests.worker.app import AGENT, INGEST, SYSTEM
+from tests.worker.app import AGENT, INGEST, ONCE, SYSTEM
 from tests.worker.conftest import Bench
 
 
@@ -125,3 +131,41 @@ def test_a_schedule_fires_in_the_worker(bench: Bench) -> None:
     assert bench.db.execute(
         "SELECT max(n) FROM (SELECT count(*) AS n FROM background_jobs GROUP BY schedule, occurrence) AS counts"
     ).fetchone() == (1,)
+
+
+HELD = 30  # one second each, and two at once, would be longer than a verdict may take
+
+
+@pytest.mark.parametrize("held", ["the rows of the jobs", "the row of their kind"])
+def test_locks_that_somebody_holds_do_not_hold_up_the_outcomes_of_other_jobs(bench: Bench, held: str) -> None:
+    worker = bench.start(WORKER_AGENT_CONCURRENCY="40", WORKER_LEASE_SECONDS="60")
+    jobs = [bench.put(AGENT, "wait and fail", 3) for _ in range(HELD)]
+    bench.wait(jobs[-1], "running")
+    with psycopg.connect(bench.url) as holder:
+        if held == "the rows of the jobs":
+            holder.execute("SELECT FROM background_jobs WHERE id = ANY (%s) FOR UPDATE", [jobs])
+        else:
+            pause(holder, AGENT.kind, actor="a service in a long transaction")
+        worker.wait_log("its outcome waits for a lock that somebody holds|its outcome waits for the database")
+        other = bench.put(ONCE, "be killed")
+        bench.wait(other, "dead", seconds=5)
+        assert "its outcome waits for the database" not in worker.text()
+        holder.rollback()
+    for job_id in jobs:
+        wait_for(lambda job_id=job_id: bench.attempts(job_id), "the outcome is written once the lock is gone")
+
+
+def test_a_transaction_that_the_server_ended_is_written_again_and_charges_nobody(bench: Bench) -> None:
+    if bench.db.info.server_version < 170000:
+        pytest.skip("PostgreSQL before 17 knows no transaction_timeout")
+    name = sql.Identifier(bench.db.info.dbname)
+    bench.db.execute(sql.SQL("ALTER DATABASE {} SET transaction_timeout = '1s'").format(name))
+    worker = bench.start(
+        WORKER_LEASE_SECONDS="60", WORKER_SHUTDOWN_SECONDS="0.1", WORKER_FAILPOINTS="outcome-written:stall=1.5"
+    )
+    job_id = bench.put(AGENT, "wait", 60)
+    bench.wait(job_id, "running")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert bench.attempts(job_id, "verdict, charged") == [("released", False)]
+    assert bench.job(job_id, "status, attempt") == ("queued", 0)

@@ -76,7 +76,8 @@ class Table:
         self._answer()
         return lost
 
-    async def finish(self, fence: Fence, report: AttemptReport) -> Finished | Lost:
+    async def finish(self, fence: Fence, report: AttemptReport, *, lock_ms: int) -> Finished | Lost:
+        assert lock_ms > 0
         self.tries.append((fence, report.outcome.verdict))
         await self._travel()
         applied = self._apply(fence, report.outcome.verdict)
