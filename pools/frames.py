@@ -130,6 +130,13 @@ class Ready(_Frame):
     rss_mb: float
 
 
+class Loading(_Frame):
+    """What the template begins to load: where it ends without a word, that is what ended it."""
+
+    frame: Literal["loading"] = "loading"
+    step: str = Field(max_length=MAX_MESSAGE_CHARS)
+
+
 class Refused(_Frame):
     """The template will not serve, for a reason that is written for a person."""
 
@@ -171,7 +178,7 @@ class Pong(_Frame):
 
 Request = Spawn | Ping
 _requests: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="frame")])
-TemplateFrame = Ready | Refused | Spawned | NotSpawned | Pong
+TemplateFrame = Loading | Ready | Refused | Spawned | NotSpawned | Pong
 _template_frames: TypeAdapter[TemplateFrame] = TypeAdapter(Annotated[TemplateFrame, Field(discriminator="frame")])
 
 

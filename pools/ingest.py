@@ -30,7 +30,8 @@ from pools.oom import OomWatch
 from pools.options import IngestOptions, StartMethod
 from pools.roster import Roster
 from pools.scratch import ScratchFolders
-from pools.spawner import Spawner, SpawnFailed, TemplateError
+from pools.spawner import Spawner
+from pools.template_hold import SpawnFailed, TemplateError
 from pools.user import resolve_user
 from pools.verdict import SPAWN_RETRY, classify
 from pools.watch import Watch
@@ -72,7 +73,7 @@ class IngestPool:
         self._spawner = Spawner(
             app_spec, os.environ if env is None else env, self._marks.template, self._options.start_method
         )
-        self._roster = Roster(self._marks, lambda: self._spawner.pid)
+        self._roster = Roster(self._marks, lambda: self._spawner.pids)
         self._oom = OomWatch()
         self._house = Household(
             self._spawner,

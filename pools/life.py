@@ -30,7 +30,8 @@ from pools.options import IngestOptions, StartMethod
 from pools.ownership import OwnedChild, Watched
 from pools.roster import Roster
 from pools.scratch import ScratchFolders
-from pools.spawner import Spawner, SpawnFailed
+from pools.spawner import Spawner
+from pools.template_hold import SpawnFailed
 from pools.threads import Threads
 from pools.verdict import classify
 

@@ -21,8 +21,9 @@ from pools.memory import Baseline, Gauge
 from pools.oom import OomCounters
 from pools.output import Output
 from pools.scratch import Scratch
-from pools.spawner import START_SECONDS, Spawner, SpawnFailed
+from pools.spawner import Spawner
 from pools.stacks import DUMP_END, DUMP_SIGNAL
+from pools.template_hold import START_SECONDS, SpawnFailed
 
 GATE_SECONDS = 10.0  # for a child to take its job frame; it does nothing else
 LEADER_SECONDS = 1.0  # for a killed child to be dead, where somebody waits for it

@@ -11,18 +11,17 @@ from pools.ownership import OwnedChild
 class Roster:
     """Changed on the loop only; its readings are copies, made in one step each, and safe from any thread.
 
-    `template` tells the pid of the template that serves now.
+    `templates` tells the pids of the template that serves now, and of any that survives SIGKILL.
     """
 
     marks: Marks
-    template: Callable[[], int | None] = lambda: None
+    templates: Callable[[], set[int]] = set
     children: dict[int, OwnedChild] = field(default_factory=dict)
     births: set[int] = field(default_factory=set)
 
     def owned(self) -> set[int]:
         """Children of ours that lead trees of their own."""
-        template = self.template()
-        return {*tuple(self.children), *(() if template is None else (template,))}
+        return {*tuple(self.children), *self.templates()}
 
     def spared(self) -> set[int]:
         """Marks of processes that have a reason to live: running jobs, children being born, the template."""

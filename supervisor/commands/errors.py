@@ -19,7 +19,7 @@ def explain(error: Exception) -> str | None:
     from jobs.loading import AppError
     from jobs.migrate import SchemaError
     from pools.process import NotSupported
-    from pools.spawner import TemplateError
+    from pools.template_hold import TemplateError
     from supervisor.embedded import EmbeddedServerError
     from supervisor.settings import SettingsError
 

@@ -12,7 +12,7 @@ from jobs.outcome import Cancelled, Died, Failed, Succeeded, Verdict
 from pools.execution import Intent
 from pools.ingest import IngestPool
 from pools.options import IngestOptions, StartMethod
-from pools.spawner import TemplateError
+from pools.template_hold import TemplateError
 from tests.pools.handlers_app import app
 from tests.pools.kitchen import Kitchen, is_gone, job_processes, open_kitchen, result_of, text_of, until
 

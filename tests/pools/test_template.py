@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from jobs.outcome import Returned, Succeeded, Verdict
-from pools import spawner
+from pools import spawner, template_hold
 from pools.execution import Intent
 from pools.ingest import IngestPool
-from pools.spawner import HEALTHY_BIRTHS, TemplateError, backoff_seconds
+from pools.spawner import HEALTHY_BIRTHS, backoff_seconds
+from pools.template_hold import TemplateError
 from tests.pools.handlers_app import app
 from tests.pools.kitchen import SPEC, Kitchen, is_dead, job_processes, open_descriptors, text_of, until
 
@@ -59,7 +60,7 @@ async def test_a_template_that_is_stopped_while_nobody_needs_it_is_replaced(
 ) -> None:
     """Scenarios 15 and 16, idle: it is found by a ping, so that no job has to find it."""
     monkeypatch.setattr(spawner, "PING_SECONDS", 0.1)
-    monkeypatch.setattr(spawner, "SPAWN_SECONDS", 0.3)
+    monkeypatch.setattr(template_hold, "SPAWN_SECONDS", 0.3)
     first = _template(kitchen)
     os.kill(first, signal.SIGKILL)  # the keeper takes the new times up with the next template
     await until(lambda: kitchen.pool._spawner.pid not in (None, first) and kitchen.pool.template_up)
@@ -95,7 +96,7 @@ async def test_a_template_killed_while_it_should_spawn_costs_the_job_nothing(kit
 
 async def test_a_template_that_does_not_answer_is_replaced(kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scenario 16."""
-    monkeypatch.setattr(spawner, "SPAWN_SECONDS", 0.2)
+    monkeypatch.setattr(template_hold, "SPAWN_SECONDS", 0.2)
     stuck = _template(kitchen)
     os.kill(stuck, signal.SIGSTOP)
     report = await kitchen.cook("ok")

