@@ -128,6 +128,7 @@ class IngestPool:
         """
         house, options = self._house, self._options
         process.adopt_orphans()
+        house.user = resolve_user(options.user)
         try:
             house.scratches.prepare()
         except OSError as error:
@@ -136,7 +137,6 @@ class IngestPool:
                 "WORKER_INGEST_SCRATCH_PATH to one that this worker may write to"
             ) from error
         await house.threads.run(startup.sweep, options, house.scratches)
-        house.user = resolve_user(options.user)
         house.readable = startup.readable_paths(options.read_paths)
         try:
             house.leaves, leaves = Leaves.prepare(options.cgroup, self._owner)

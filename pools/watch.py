@@ -152,10 +152,9 @@ class Watch:
                 if child.scratch is None or child.exited.is_set():
                     continue
                 started = time.monotonic()
-                used_mb = await self._disk.run(child.scratch.used_mb, child.scratch_mb)
+                over = await self._disk.run(child.scratch.excess, child.scratch_mb, child.unlinked_mb)
                 pause += 10 * (time.monotonic() - started)
-                used_mb += child.unlinked_mb
-                if used_mb > child.scratch_mb and not child.exited.is_set():
-                    child.over = f"its scratch folder held {used_mb:.0f} MB of {child.scratch_mb} MB"
+                if over and not child.exited.is_set():
+                    child.over = over
                     child.execution.stop(Intent.SCRATCH)
             await asyncio.sleep(pause)

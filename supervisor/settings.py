@@ -76,7 +76,10 @@ class Settings(BaseModel):
         default="", description="Where each ingest job gets its private working folder; empty is the system's TMPDIR."
     )
     worker_ingest_scratch_mb: int = Field(
-        default=2048, ge=1, le=1 << 24, description="MiB that an ingest job may keep there, and the size of one file."
+        default=2048,
+        ge=1,
+        le=1 << 24,
+        description="MiB that an ingest job may keep there, and the size of one file; folders nest 200 deep at most.",
     )
     worker_ingest_processes: int = Field(
         default=512, ge=1, le=1 << 20, description="Processes that one ingest job may have at once."

@@ -558,6 +558,14 @@ def fills_scratch(text: str, job: JobContext) -> None:
     time.sleep(600)
 
 
+def fills_deep_folder(text: str, job: JobContext) -> None:
+    """Files that no path leads to: it would be longer than a path may be."""
+    for _ in range(25):
+        os.mkdir("d" * 200)
+        os.chdir("d" * 200)
+    fills_scratch(text, job)
+
+
 def fills_deleted_file(text: str, job: JobContext) -> None:
     """Files that no name leads to, and only their descriptors hold."""
     import tempfile

@@ -88,7 +88,7 @@ async def test_files_descriptors_and_threads_are_bounded_as_errors_and_not_as_de
         assert result_of(await kitchen.cook("threads_at_once", "40")) == "all ran"
 
 
-@pytest.mark.parametrize("recipe", ["fills_scratch", "fills_deleted_file"])
+@pytest.mark.parametrize("recipe", ["fills_scratch", "fills_deleted_file", "fills_deep_folder"])
 async def test_a_scratch_folder_that_grows_too_large_fails_the_job_as_a_full_disk_would(
     recipe: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,7 +100,10 @@ async def test_a_scratch_folder_that_grows_too_large_fails_the_job_as_a_full_dis
         assert report.evidence["intent"] == "scratch"
 
 
-async def test_a_hostile_tree_is_removed_and_nothing_outside_is_touched(tmp_path: Path) -> None:
+async def test_a_hostile_tree_is_removed_and_nothing_outside_is_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "SCRATCH_SECONDS", 60)  # it would be found too deep
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("x")
