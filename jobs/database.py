@@ -94,11 +94,12 @@ class Lane:
         self._call_timeout = call_timeout
         self._parameters = connection_parameters(application_name, call_timeout)
         self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._turn = asyncio.Lock()
 
     async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
         """Run one statement in its own transaction. Raises `DatabaseUnavailable`."""
         try:
-            async with _answered_within(self._call_timeout):
+            async with _answered_within(self._call_timeout), self._turn:
                 if self._connection is None:
                     self._connection = await psycopg.AsyncConnection.connect(
                         self._url, autocommit=True, **self._parameters
