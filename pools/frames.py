@@ -71,6 +71,12 @@ class AtGate(_Frame):
     frame: Literal["at_gate"] = "at_gate"
 
 
+class Starting(_Frame):
+    """The child is set up; what comes next is the job's own code, and so may be every frame after this one."""
+
+    frame: Literal["starting"] = "starting"
+
+
 class Progress(_Frame):
     frame: Literal["progress"] = "progress"
     fraction: float = Field(ge=0, le=1, allow_inf_nan=False)
@@ -110,14 +116,14 @@ class Snoozing(_Frame):
 
 
 class Unborn(_Frame):
-    """The child could not be set up; its handler never ran."""
+    """The child could not be set up; its handler never ran. Never after `Starting`: a job must not forge its refund."""
 
     frame: Literal["unborn"] = "unborn"
     why: str = Field(max_length=MAX_MESSAGE_CHARS)
 
 
 LastFrame = Success | Failure | Snoozing | Unborn
-ChildFrame = AtGate | Progress | LastFrame
+ChildFrame = AtGate | Starting | Progress | LastFrame
 _child_frames: TypeAdapter[ChildFrame] = TypeAdapter(Annotated[ChildFrame, Field(discriminator="frame")])
 F = TypeVar("F", bound=_Frame)
 
@@ -232,6 +238,7 @@ class FrameReader:
         self.last: LastFrame | None = None
         self.broken: str | None = None
         self.at_gate = False
+        self._has_started = False
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Progress | None:
@@ -259,6 +266,11 @@ class FrameReader:
                 newest = frame
             elif isinstance(frame, AtGate):
                 self.at_gate = True
+            elif isinstance(frame, Starting):
+                self._has_started = True
+            elif isinstance(frame, Unborn) and self._has_started:
+                self._break("it said that its handler never ran, after that had begun")
+                break
             else:
                 self.last = frame
                 self._buffer.clear()

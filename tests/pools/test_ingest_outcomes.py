@@ -232,6 +232,7 @@ async def test_a_helper_killed_by_somebody_is_no_memory_death_when_no_counter_mo
         "00000010aa",  # unfinished
         "00000021" + b'{"frame":"success","result":"{"} '.hex(),
         "00000042" + b'{"frame":"progress","fraction":NaN,"note":"x"}'.hex(),
+        "0000001f" + b'{"frame":"unborn","why":"fake"}'.hex(),  # which would never be charged
     ],
 )
 async def test_a_frame_that_is_none_leaves_the_supervisor_unharmed(kitchen: Kitchen, frame: str) -> None:
