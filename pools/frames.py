@@ -232,12 +232,14 @@ class FrameReader:
     """Collects the frames of one child from whatever pieces arrive.
 
     `last` is the first frame that ends the attempt; nothing after it counts. `broken` says why reading stopped early.
+    `count` grows with the work that its child makes for us.
     """
 
     def __init__(self) -> None:
         self.last: LastFrame | None = None
         self.broken: str | None = None
         self.at_gate = False
+        self.count = 0
         self._has_started = False
         self._buffer = bytearray()
 
@@ -245,6 +247,7 @@ class FrameReader:
         """Take more bytes; return the newest progress among the frames they completed."""
         newest: Progress | None = None
         if self.last is not None or self.broken is not None:
+            self.count += 1  # it still costs a look
             return None
         self._buffer += data
         while len(self._buffer) >= _HEADER.size:
@@ -257,6 +260,7 @@ class FrameReader:
                 break
             body = bytes(self._buffer[_HEADER.size : end])
             del self._buffer[:end]
+            self.count += 1
             try:
                 frame = _child_frames.validate_json(body)
             except ValueError:
