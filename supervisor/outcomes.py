@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -130,7 +130,7 @@ class OutcomeWriter:
                     self._settled(fence)
                     return
                 failure = Failed(JobError("OutcomeNotStored", f"{type(error).__name__}: {error}"))
-                pending.report, pending.unstorable = AttemptReport(failure), True
+                pending.report, pending.unstorable = replace(pending.report, outcome=failure), True
                 self._put(fence)
                 return
             except Exception as error:
