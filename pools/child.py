@@ -37,13 +37,14 @@ from jobs.task import PermanentError, Snooze
 from pools import memory, process, rehearsal
 from pools.enclosure import enclose
 from pools.errors import describe, invalid_payload
-from pools.frames import AtGate, Failure, JobFrame, Setup, Snoozing, Success, Unborn, pack, receive
+from pools.frames import AtGate, Failure, JobFrame, Setup, Snoozing, Starting, Success, Unborn, pack, receive
 from pools.progress import ProgressSender
 from pools.stacks import arm_stack_dump
 from pools.symptoms import memory_sign
 
 TOKEN_VARIABLE = "OOMPH_JOB_TOKEN"  # noqa: S105  (it names the job a process belongs to; it opens nothing)
 _IGNORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
+_STARTING = pack(Starting())
 THREAD_STACK_BYTES = 2 << 20  # of the usual 8 MiB, all of which would count against the limit, touched or not
 
 
@@ -135,6 +136,7 @@ def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
         arm_stack_dump()
         sender = ProgressSender(connection)
         reserve = memory.reserve()
+        connection.sendall(_STARTING)
     except Exception as error:  # noqa: BLE001  (whatever it is, the job never ran and must not pay)
         return _unborn(connection, error)
     owner = os.getpid()

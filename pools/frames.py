@@ -71,6 +71,12 @@ class AtGate(_Frame):
     frame: Literal["at_gate"] = "at_gate"
 
 
+class Starting(_Frame):
+    """The child is set up; what comes next is the job's own code, and so may be every frame after this one."""
+
+    frame: Literal["starting"] = "starting"
+
+
 class Progress(_Frame):
     frame: Literal["progress"] = "progress"
     fraction: float = Field(ge=0, le=1, allow_inf_nan=False)
@@ -110,14 +116,14 @@ class Snoozing(_Frame):
 
 
 class Unborn(_Frame):
-    """The child could not be set up; its handler never ran."""
+    """The child could not be set up; its handler never ran. Never after `Starting`: a job must not forge its refund."""
 
     frame: Literal["unborn"] = "unborn"
     why: str = Field(max_length=MAX_MESSAGE_CHARS)
 
 
 LastFrame = Success | Failure | Snoozing | Unborn
-ChildFrame = AtGate | Progress | LastFrame
+ChildFrame = AtGate | Starting | Progress | LastFrame
 _child_frames: TypeAdapter[ChildFrame] = TypeAdapter(Annotated[ChildFrame, Field(discriminator="frame")])
 F = TypeVar("F", bound=_Frame)
 
@@ -226,18 +232,22 @@ class FrameReader:
     """Collects the frames of one child from whatever pieces arrive.
 
     `last` is the first frame that ends the attempt; nothing after it counts. `broken` says why reading stopped early.
+    `count` grows with the work that its child makes for us.
     """
 
     def __init__(self) -> None:
         self.last: LastFrame | None = None
         self.broken: str | None = None
         self.at_gate = False
+        self.count = 0
+        self._has_started = False
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Progress | None:
         """Take more bytes; return the newest progress among the frames they completed."""
         newest: Progress | None = None
         if self.last is not None or self.broken is not None:
+            self.count += 1  # it still costs a look
             return None
         self._buffer += data
         while len(self._buffer) >= _HEADER.size:
@@ -250,6 +260,7 @@ class FrameReader:
                 break
             body = bytes(self._buffer[_HEADER.size : end])
             del self._buffer[:end]
+            self.count += 1
             try:
                 frame = _child_frames.validate_json(body)
             except ValueError:
@@ -259,6 +270,11 @@ class FrameReader:
                 newest = frame
             elif isinstance(frame, AtGate):
                 self.at_gate = True
+            elif isinstance(frame, Starting):
+                self._has_started = True
+            elif isinstance(frame, Unborn) and self._has_started:
+                self._break("it said that its handler never ran, after that had begun")
+                break
             else:
                 self.last = frame
                 self._buffer.clear()

@@ -219,6 +219,7 @@ class IngestPool:
             log.error("children %s survive SIGKILL; leaving them behind", list(self._roster.children))
         await self._spawner.stop()
         await self._watch.look_around()
+        await self._watch.look_around()  # the next look reaps what the one before has killed
         await self._watch.stop()
         await self._house.threads.run(self._close_folders)
         self._house.threads.stop()

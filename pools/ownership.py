@@ -15,7 +15,7 @@ from pools.cgroups import Leaf
 from pools.evidence import ChildEvidence
 from pools.execution import Execution, Intent
 from pools.frames import FrameReader
-from pools.intake import Intake
+from pools.intake import FRAMES, Intake
 from pools.leftovers import Tree
 from pools.memory import Baseline, Gauge
 from pools.oom import OomCounters
@@ -102,7 +102,7 @@ class OwnedChild:
             ours.pop_all()
         output = Output(f"job {job.id} attempt {job.attempt}", job_id=job.id, attempt=job.attempt)
         child = cls(execution, Tree(pid, mark), limit_mb, pidfd, gate, output)
-        child._frame_intake = Intake(socket_copy, child._take_frames)
+        child._frame_intake = Intake(socket_copy, child._take_frames, FRAMES)
         child._output_intake = Intake(output_fd, output.take)
         asyncio.get_running_loop().add_reader(pidfd, child._has_exited)
         return child
@@ -214,12 +214,14 @@ class OwnedChild:
             timeout=self.execution.job.timeout,
         )
 
-    def _take_frames(self, data: bytes) -> None:
+    def _take_frames(self, data: bytes) -> int:
+        before = self.frames.count
         progress = self.frames.feed(data)
         if self.frames.at_gate:
             self.at_gate.set()
         if progress is not None:
             self.execution.publish(progress.fraction, progress.note)
+        return self.frames.count - before
 
     def _has_exited(self) -> None:
         asyncio.get_running_loop().remove_reader(self.pidfd)

@@ -24,8 +24,11 @@ class Roster:
         return {*tuple(self.children), *self.templates()}
 
     def spared(self) -> set[int]:
-        """Marks of processes that have a reason to live: running jobs, children being born, the template."""
-        return {*self.marks.in_use, self.marks.template}
+        """Marks of processes that have a reason to live: running jobs, children being born, the template.
+
+        Without a template and a birth nothing of the template's mark has one: it is what a preloaded module started.
+        """
+        return {*self.marks.in_use, *((self.marks.template,) if self.births or self.templates() else ())}
 
     def may_be_unborn(self, mark: int) -> bool:
         """Whether a process of this mark may be a child whose pid we are about to be told.

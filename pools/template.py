@@ -2,7 +2,7 @@
 
     supervisor                        template                       (middle)             child
         |  posix_spawn ------------------>|  load, check, freeze
-        |<------------------ Ready/Refused|
+        |<------- Loading, Ready/Refused --|
         |  Spawn + job socket, pipe ----->|  fork ---------------------->|  fork ------------>|  setsid, ... gate
         |                                 |<------------------ its pid --|                    |
         |                                 |  waitpid(middle)          _exit                   |
@@ -13,9 +13,8 @@ The middle process ends before the pid is reported, so by then the kernel has gi
 (which must be a subreaper: `process.adopt_orphans`). The supervisor thus gets a real exit status of every child, and
 the template may die or be replaced at any time without a child noticing.
 
-What makes a fork safe here is what the template does not have: no second thread (whose locks would stay locked), no
-event loop (whose epoll set would be shared), no connection (whose stream would be shared). It checks this after
-every import and refuses to serve otherwise. It dies with the supervisor: by parent-death signal, and by end of file.
+What makes a fork safe here is what the template does not have: see `pools.fork_safety`. It checks this after every
+import and refuses to serve otherwise. It dies with the supervisor: by parent-death signal, and by end of file.
 
 With the start method `exec` it loads nothing, and the child executes a fresh interpreter (`pools.fresh`) after the
 second fork: for code that starts threads or opens connections when it is imported.
@@ -25,12 +24,11 @@ import gc
 import os
 import socket
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import traceback
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, TypeVar
 
 from setproctitle import setproctitle
 
@@ -40,8 +38,11 @@ from jobs.loading import AppError, import_module, load_app
 from jobs.outcome import MAX_MESSAGE_CHARS, clip
 from jobs.task import Pool
 from pools import child, process
+from pools.errors import describe
+from pools.fork_safety import Unsafe, check_fork_safety, open_descriptors, witness_threads
 from pools.frames import (
     MAX_PACKET_BYTES,
+    Loading,
     NotSpawned,
     Ping,
     Pong,
@@ -55,9 +56,7 @@ from pools.frames import (
 from pools.options import StartMethod
 from pools.procfs import parse_sizes
 
-
-class Unsafe(Exception):
-    """What was loaded cannot be forked safely."""
+T = TypeVar("T")
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -70,10 +69,9 @@ def main(arguments: list[str]) -> NoReturn:
     control = socket.socket(fileno=control_fd)
     born: Callable[[Spawn, list[int], set[int]], NoReturn]
     try:
-        born = partial(_execute, spec) if method == StartMethod.EXEC else partial(_live, _load(spec, control_fd))
+        born = partial(_execute, spec) if method == StartMethod.EXEC else partial(_live, _load(spec, control))
     except (AppError, Unsafe) as error:
-        control.send(packet(Refused(why=clip(str(error), MAX_MESSAGE_CHARS))))
-        sys.exit(1)
+        _refuse(control, str(error))
     gc.collect()
     gc.disable()
     gc.freeze()  # a collection in a child would otherwise write to, and so copy, every page that holds an object
@@ -94,21 +92,47 @@ def _execute(spec: str, spawn: Spawn, descriptors: list[int], kept: set[int]) ->
     os.execv(sys.executable, [sys.executable, "-P", "-m", "pools.fresh", spec, str(job_fd)])  # noqa: S606
 
 
-def _load(spec: str, control_fd: int) -> App:
-    with _witness_threads() as started:
-        app = load_app(spec)
-        _check_fork_safety(f"loading {spec}", control_fd, started)
+def _load(spec: str, control: socket.socket) -> App:
+    with witness_threads() as started:
+
+        def loaded(step: str, load: Callable[[], T]) -> T:
+            # Before it begins: a module that ends this process can be named by nobody else.
+            control.send(packet(Loading(step=clip(step, MAX_MESSAGE_CHARS))))
+            try:
+                found = load()
+            except AppError:
+                raise
+            except BaseException as error:
+                raise Unsafe(f"{step} raised {_told(error)}") from error
+            check_fork_safety(step, control.fileno(), started)
+            return found
+
+        app = loaded(f"loading {spec}", lambda: load_app(spec))
         for name in app.preload:
-            import_module(name, f"preload of {name}")
-            _check_fork_safety(f"preloading {name}", control_fd, started)
+            loaded(f"preloading {name}", partial(import_module, name, f"preload of {name}"))
     if any(app.handlers[kind].is_async for kind in app.kinds(Pool.INGEST)):
         import asyncio  # noqa: F401  (once here, and not in every child)
     child.warm_up()
     return app
 
 
+def _told(error: BaseException) -> str:
+    told, frames = describe(error), traceback.extract_tb(error.__traceback__)
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"{told.type}{where}: {told.message}"
+
+
+def _refuse(control: socket.socket, why: str) -> NoReturn:
+    try:
+        control.send(packet(Refused(why=clip(why, MAX_MESSAGE_CHARS))))
+    except OSError as error:  # what was loaded has closed it
+        print(f"the template refuses to serve: {why} ({error})", file=sys.stderr)
+    finally:
+        os._exit(1)  # `sys.exit` would wait for the very threads that are refused
+
+
 def _serve(control: socket.socket, born: Callable[[Spawn, list[int], set[int]], NoReturn]) -> NoReturn:
-    kept = _open_descriptors() - {control.fileno()}  # files that a preloaded module holds open stay open in a child
+    kept = open_descriptors() - {control.fileno()}  # files that a preloaded module holds open stay open in a child
     while True:
         request, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 2)
         if not request:
@@ -153,71 +177,6 @@ def _fork_twice(born: Callable[[], NoReturn]) -> int:
     if pid <= 0:
         raise OSError(-pid, os.strerror(-pid) if pid else "the middle process died")
     return pid
-
-
-def _open_descriptors() -> set[int]:
-    return {number for number in map(int, os.listdir("/proc/self/fd")) if number > 2 and _target(number)}
-
-
-def _target(descriptor: int) -> str:
-    try:
-        return os.readlink(f"/proc/self/fd/{descriptor}")
-    except FileNotFoundError:  # the descriptor that listed the folder
-        return ""
-
-
-def _check_fork_safety(step: str, control_fd: int, started: list[str]) -> None:
-    if (count := len(os.listdir("/proc/self/task"))) > 1:
-        names = started or ["by native code"]
-        raise Unsafe(
-            f"{step} left {count - 1} thread(s) running, and a process with threads cannot be forked safely: "
-            f"{'; '.join(names)}. Start threads inside a handler, on first use."
-        )
-    for descriptor in _open_descriptors() - {control_fd}:
-        target = _target(descriptor)
-        if target == "anon_inode:[eventpoll]":
-            raise Unsafe(
-                f"{step} left an event loop (an epoll set) behind, which all children would share. "
-                "Make loops inside a handler."
-            )
-        if target.startswith("socket:") and (peer := _network_peer(descriptor)):
-            raise Unsafe(
-                f"{step} left a socket open ({peer}), whose stream all children would share. "
-                "Connect inside a handler, on first use."
-            )
-
-
-def _network_peer(descriptor: int) -> str | None:
-    with socket.socket(fileno=os.dup(descriptor)) as copy:
-        try:
-            peer: Any = copy.getpeername()
-        except OSError:
-            peer = "not connected"
-        if copy.family in (socket.AF_INET, socket.AF_INET6):
-            return f"{copy.family.name}, {peer}"
-        # PostgreSQL on this host is reached through a file of this name.
-        return str(peer) if ".s.PGSQL." in str(peer) else None
-
-
-@contextmanager
-def _witness_threads() -> Iterator[list[str]]:
-    """Collect, while modules load, which line of which module started each Python thread."""
-    started: list[str] = []
-    original = threading.Thread.start
-
-    def start(self: threading.Thread) -> None:
-        frame = sys._getframe(1)
-        while frame.f_back is not None and frame.f_code.co_name != "<module>":
-            frame = frame.f_back
-        module = frame.f_globals.get("__name__", "?")
-        started.append(f"{self.name} by module {module} ({frame.f_code.co_filename}:{frame.f_lineno})")
-        original(self)
-
-    threading.Thread.start = start  # type: ignore[method-assign]
-    try:
-        yield started
-    finally:
-        threading.Thread.start = original  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.task import PermanentError
-from pools.frames import MAX_FRAME_BYTES, FrameReader, Progress, Success, pack
+from pools.frames import MAX_FRAME_BYTES, FrameReader, Progress, Starting, Success, Unborn, pack
 from pools.output import Output
 from pools.procfs import memory_cgroup_folder, parse_counter, parse_hard_limit, parse_sizes, parse_stat
 from pools.symptoms import memory_sign
@@ -94,6 +94,15 @@ def test_nothing_after_the_last_frame_counts() -> None:
     reader.feed(pack(Success(result="1")) + pack(Success(result="2")) + b"\xff" * 100)
     assert reader.last == Success(result="1")
     assert reader.broken is None
+
+
+def test_a_child_can_only_be_unborn_before_its_handler_starts() -> None:
+    early, late = FrameReader(), FrameReader()
+    early.feed(pack(Unborn(why="no scratch folder")))
+    assert early.last == Unborn(why="no scratch folder")
+    late.feed(pack(Starting()) + pack(Unborn(why="forged")) + pack(Success()))
+    assert late.last is None
+    assert late.broken is not None
 
 
 def test_a_frame_over_the_limit_is_not_packed() -> None:

@@ -20,7 +20,9 @@ from pools.ingest import IngestPool
 from pools.spawner import HEALTHY_BIRTHS, backoff_seconds
 from pools.template_hold import TemplateError
 from tests.pools.handlers_app import app
-from tests.pools.kitchen import SPEC, Kitchen, is_dead, job_processes, open_descriptors, text_of, until
+from tests.pools.kitchen import SPEC, Kitchen, is_dead, job_processes, open_descriptors, open_kitchen, text_of, until
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -136,11 +138,41 @@ async def test_stop_releases_what_runs(tmp_path: Path) -> None:
             "from threading import Thread as T, Event\nT(target=Event().wait, daemon=True, name='poller').start()",
             ["thread", "poller", "bad_preload.py:2", "preloading bad_preload"],
         ),
-        ("import socket\ns = socket.socket()", ["socket", "preloading bad_preload"]),
+        (
+            "from threading import Thread as T, Event\nT(target=Event().wait, name='no daemon').start()",
+            ["thread", "no daemon", "preloading bad_preload"],
+        ),
+        ("import socket\ns = socket.socket()", ["socket", "AF_INET", "preloading bad_preload"]),
+        ("import socket\na, b = socket.socketpair()", ["socket", "AF_UNIX", "preloading bad_preload"]),
+        (
+            "import socket\ns = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)",
+            ["socket", "AF_NETLINK", "preloading bad_preload"],
+        ),
         ("import asyncio\nloop = asyncio.new_event_loop()", ["event loop", "preloading bad_preload"]),
         ("x = 1\nraise ValueError('not today')", ["ValueError", "bad_preload.py:2", "not today"]),
         ("import sys; sys.exit(5)", ["SystemExit", "bad_preload.py:1"]),
-        ("import os; os._exit(5)", ["ended before it was ready", "5"]),
+        ("raise KeyboardInterrupt", ["KeyboardInterrupt", "preloading bad_preload", "bad_preload.py:1"]),
+        ("class Own(BaseException): ...\nraise Own('x')", ["Own", "preloading bad_preload", "bad_preload.py:2"]),
+        (
+            "class Odd(Exception):\n def __str__(self): raise SystemExit(9)\nraise Odd",
+            ["SystemExit", "preloading bad_preload"],
+        ),
+        ("import os; os._exit(5)", ["ended before it was ready", "exit status 5", "preloading bad_preload"]),
+        ("import ctypes; ctypes.string_at(0)", ["SIGSEGV", "preloading bad_preload"]),
+        ("import os; os.closerange(3, 100)\nraise ValueError", ["exit status 1", "preloading bad_preload"]),
+        (
+            "import os, time; os.closerange(3, 100)\ntime.sleep(600)",
+            ["closed its control socket", "preloading bad_preload"],
+        ),
+        (
+            "import os, time\nif os.fork() == 0: time.sleep(600); os._exit(0)",
+            ["process running", "preloading bad_preload"],
+        ),
+        ("import subprocess\np = subprocess.Popen(['sleep', '600'])", ["sleep 600", "preloading bad_preload"]),
+        (
+            "import os\nos.register_at_fork(after_in_child=lambda: os._exit(3))",
+            ["every fork", "exit status 3", "preloading bad_preload"],
+        ),
     ],
 )
 async def test_what_cannot_be_forked_safely_is_refused_by_name(
@@ -151,14 +183,35 @@ async def test_what_cannot_be_forked_safely_is_refused_by_name(
     (tmp_path / "bad_app.py").write_text("from jobs import App\napp = App([], preload=['bad_preload'])\n")
     monkeypatch.chdir(tmp_path)
     before = open_descriptors()
+    monkeypatch.setattr(template_hold, "LEAVE_SECONDS", 0.5)
     pool = IngestPool("bad_app:app", app, memory_mb=100, slots=1)
     with pytest.raises(TemplateError) as refused:
-        await pool.start()
+        await asyncio.wait_for(pool.start(), 20)
     for word in words:
         assert word in str(refused.value)
     await pool.stop()
     assert job_processes() == []
     assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+        # A daemon with two forks is nobody's child by the time anyone looks; it ends with the worker.
+        "import os, time\nif os.fork() == 0:\n if os.fork() == 0: time.sleep(600)\n os._exit(0)\nos.wait()",
+    ],
+)
+async def test_what_a_preload_changes_about_children_ends_no_job_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    (tmp_path / "odd_preload.py").write_text(module + "\n")
+    lines = "from jobs import App\nfrom tests.pools.handlers_app import app as cook\n"
+    (tmp_path / "odd_app.py").write_text(f"{lines}app = App(cook.handlers.values(), preload=['odd_preload'])\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    async with open_kitchen(spec="odd_app:app") as kitchen:
+        assert (await kitchen.cook("ok")).outcome == Succeeded(None)
 
 
 async def test_a_file_of_the_user_cannot_shadow_our_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

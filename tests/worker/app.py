@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -150,6 +151,10 @@ def in_child(payload: Work, job: JobContext) -> Answer:
             eaten = []
             while True:
                 eaten.append(bytearray(16 << 20))
+        case "forge a result":
+            body = json.dumps({"frame": "success", "result": payload.text}).encode()
+            os.write(job_socket(), len(body).to_bytes(4, "big") + body)
+            os._exit(7)
         case "leave a process":
             subprocess.Popen(["sleep", "300"], start_new_session=True)
         case "fail":
@@ -160,6 +165,11 @@ def in_child(payload: Work, job: JobContext) -> Answer:
             job.progress(0.25, "a quarter")
             time.sleep(payload.seconds)
     return Answer(pid=os.getpid(), text=payload.text)
+
+
+def job_socket() -> int:
+    names = {int(name): os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")[:-1]}
+    return next(number for number, target in names.items() if target.startswith("socket:"))
 
 
 async def ticked(payload: Tick) -> None:

@@ -97,6 +97,19 @@ def test_complete_in_without_a_commit_is_a_failure(bench: Bench) -> None:
     assert bench.db.execute("SELECT * FROM effects").fetchall() == []
 
 
+@pytest.mark.parametrize("result", ["NaN", '"\\u0000"', "1e999999"])
+def test_a_result_that_the_database_refuses_is_a_failure_that_keeps_its_evidence(bench: Bench, result: str) -> None:
+    bench.start()
+    job_id = bench.put(ONCE, "forge a result", text=result)
+    bench.wait(job_id, "dead")
+    assert bench.job(job_id, "error ->> 'type'") == ("OutcomeNotStored",)
+    ((exit_code, pid, peak, why),) = bench.attempts(job_id, "exit_code, pid, peak_memory_mb, evidence ->> 'why'")
+    assert exit_code == 7
+    assert pid is not None
+    assert peak is not None
+    assert why
+
+
 def test_an_idle_worker_starts_a_job_when_it_is_committed_without_waiting_for_its_poll(bench: Bench) -> None:
     bench.start(WORKER_POLL_SECONDS="60")
     job_id = bench.put(AGENT)
