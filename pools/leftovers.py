@@ -9,6 +9,7 @@ Everything here blocks on /proc: for a worker thread, or for a moment when the l
 """
 
 import os
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
@@ -23,6 +24,7 @@ from pools.procfs import ProcessStat, parse_stat, slurp
 KILL_SECONDS = 4.0  # within the five in which no process of a finished job may be left
 # Two looks in a row must find nothing: a list of children that is read while some of them end may lack one.
 QUIET_LOOKS = 2
+_NOBODY = -1  # the pid and the session of no process
 
 Children = Callable[[int], list[int]]
 
@@ -74,11 +76,15 @@ def orphans(children: Children, owned: Collection[int]) -> list[Orphan]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cull:
-    """What is left of a tree, by pid: the dead that are ours to reap, and those that survived even SIGKILL."""
+class Remains:
+    """What killing left of a tree: members that survive even SIGKILL, and whether others still kept coming."""
 
-    dead: list[int]
-    survivors: list[int]
+    survivors: list[ProcessStat]
+    is_restless: bool
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.survivors or self.is_restless)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +94,20 @@ class Tree:
     leader: int
     mark: int
 
-    def pids(self, children: Children, found: Collection[Orphan], enough: int | None = None) -> list[int]:
-        """The pids of this tree without its leader, dead ones too. Stops looking once there are `enough`."""
-        waiting = [self.leader, *(orphan.stat.pid for orphan in found if self._owns(orphan))]
+    @property
+    def leaderless(self) -> "Tree":
+        """The same once the leader's pid is given back, and with it what told its session from any other."""
+        return Tree(_NOBODY, self.mark)
+
+    def owns(self, orphan: Orphan) -> bool:
+        return orphan.mark == self.mark or orphan.stat.session == self.leader
+
+    def pids(self, children: Children, given: Iterable[int], enough: int | None = None) -> list[int]:
+        """All below the leader and below the orphans `given` to us. Stops looking once there are `enough`.
+
+        A dead one counts while its own parent has not reaped it, as it does for the kernel's limits.
+        """
+        waiting = [self.leader, *given]
         seen = set(waiting)
         while waiting and (enough is None or len(seen) <= enough):
             new = set(children(waiting.pop())) - seen
@@ -98,22 +115,42 @@ class Tree:
             waiting += new
         return list(seen - {self.leader})
 
-    def kill(self, owned: Collection[int]) -> "Cull":
-        """SIGKILL all members, again and again until nothing is found: a member may fork while we look."""
-        deadline = time.monotonic() + KILL_SECONDS
+    def kill(self, owned: Collection[int], seconds: float = KILL_SECONDS) -> Remains:
+        """SIGKILL all members and reap those given to us, again and again until nothing is found.
+
+        A member may fork while we look; or do nothing but fork and end, and be gone before its pid is read. Its dead
+        give such a tree away: each of them is given to us, and nobody else may reap them meanwhile.
+        """
+        deadline = time.monotonic() + seconds
         quiet = 0
         while True:
             children = children_reader()
-            found = orphans(children, owned)
-            alive = [stat for stat in stats(self.pids(children, found)) if not stat.is_dead]
-            quiet = 0 if alive else quiet + 1
-            if quiet >= QUIET_LOOKS or time.monotonic() > deadline:
-                dead = [orphan.stat.pid for orphan in found if orphan.stat.is_dead and self._owns(orphan)]
-                return Cull(dead, [stat.pid for stat in alive])
+            given = self._strike(children, owned)
+            alive = [stat for stat in stats(self.pids(children, given)) if not stat.is_dead]
+            quiet = 0 if given or alive else quiet + 1
+            if quiet >= QUIET_LOOKS:
+                return Remains([], is_restless=False)
+            if time.monotonic() > deadline:
+                return Remains(alive, is_restless=True)
             kill_processes(alive, deadline)
 
-    def _owns(self, orphan: Orphan) -> bool:
-        return orphan.mark == self.mark or orphan.stat.session == self.leader
+    def _strike(self, children: Children, owned: Collection[int]) -> list[int]:
+        """SIGKILL each orphan of this tree in the moment it is seen, the youngest first, and reap it if it is dead."""
+        found = []
+        for pid in reversed(children(os.getpid())):
+            if pid in owned or pid == self.leader:
+                continue
+            with suppress(FileNotFoundError, ProcessLookupError):
+                pidfd = os.pidfd_open(pid)
+                try:
+                    # Whoever has the pid when these are read: if it is another one by then, the pidfd holds nobody.
+                    if mark_of(pid) == self.mark or parse_stat(slurp(f"/proc/{pid}/stat")).session == self.leader:
+                        found.append(pid)
+                        process.send(pidfd, signal.SIGKILL)
+                        process.reap_held(pidfd)
+                finally:
+                    os.close(pidfd)
+        return found
 
 
 def kill_processes(processes: Collection[ProcessStat], deadline: float) -> None:
@@ -132,8 +169,16 @@ def kill_processes(processes: Collection[ProcessStat], deadline: float) -> None:
             os.close(pidfd)
 
 
+@dataclass(frozen=True, slots=True)
+class Cull:
+    """What a sweep found, by pid: those that it killed, and those that survived even SIGKILL."""
+
+    dead: list[int]
+    survivors: list[int]
+
+
 def sweep_processes() -> Cull:
-    """End what supervisors that live no more have left running on this host; `dead` are those that were killed.
+    """End what supervisors that live no more have left running on this host.
 
     Never a process of one that lives, nor one of another pid namespace, where that cannot be told.
     """

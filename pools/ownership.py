@@ -36,6 +36,7 @@ class Watched:
     tree: Tree
     gauge: Gauge
     processes: int
+    threads: int
     scratch_device: int
     born_at: float = field(default_factory=time.time)
     used_mb: float = 0.0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobs.outcome import Died, Succeeded, Verdict
-from pools import ingest, life, process
+from pools import ingest, life
 from pools.execution import Intent
 from tests.pools.kitchen import is_gone, open_kitchen, text_of, until
 
@@ -101,6 +101,5 @@ async def test_a_shutdown_does_not_wait_for_what_cannot_be_killed(
         (freezer / "freezer.state").write_text("THAWED")
         child = next(iter(kitchen.pool._roster.children.values()))
         await until(child.exited.is_set)
-        for pid in child.tree.kill(set()).dead:
-            process.reap(pid)
+        child.tree.kill(set())
         child.reap()
