@@ -24,6 +24,9 @@ from pools.procfs import ProcessStat, parse_stat, slurp
 KILL_SECONDS = 4.0  # within the five in which no process of a finished job may be left
 # Two looks in a row must find nothing: a list of children that is read while some of them end may lack one.
 QUIET_LOOKS = 2
+# How long one look may go through orphans before the next looks for younger ones: where some live, and where all are
+# dead, of which there may be as many as there are pids.
+STRIKE_SECONDS, REAP_SECONDS = 0.05, 0.5
 _NOBODY = -1  # the pid and the session of no process
 
 Children = Callable[[int], list[int]]
@@ -125,18 +128,27 @@ class Tree:
         quiet = 0
         while True:
             children = children_reader()
-            given = self._strike(children, owned)
-            alive = [stat for stat in stats(self.pids(children, given)) if not stat.is_dead]
-            quiet = 0 if given or alive else quiet + 1
+            given, reaped = self._strike(children, owned)
+            members = self.pids(children, given)
+            # A pid that has passed to a stranger since has a stranger's parent.
+            parents = {os.getpid(), self.leader, *members}
+            alive = [stat for stat in stats(members) if stat.parent in parents and not stat.is_dead]
+            quiet = 0 if reaped or given or alive else quiet + 1
             if quiet >= QUIET_LOOKS:
                 return Remains([], is_restless=False)
             if time.monotonic() > deadline:
                 return Remains(alive, is_restless=True)
             kill_processes(alive, deadline)
 
-    def _strike(self, children: Children, owned: Collection[int]) -> list[int]:
-        """SIGKILL each orphan of this tree in the moment it is seen, the youngest first, and reap it if it is dead."""
-        found = []
+    def _strike(self, children: Children, owned: Collection[int]) -> tuple[list[int], int]:
+        """SIGKILL orphans of this tree in the moment they are seen, or reap them. Returns the pids of the former, which
+        stay theirs until the next look, and the number of the latter.
+
+        The youngest first: those that live are behind a pile of dead ones, and will be gone when that is cleared.
+        """
+        struck: list[int] = []
+        reaped = 0
+        started = time.monotonic()
         for pid in reversed(children(os.getpid())):
             if pid in owned or pid == self.leader:
                 continue
@@ -145,12 +157,17 @@ class Tree:
                 try:
                     # Whoever has the pid when these are read: if it is another one by then, the pidfd holds nobody.
                     if mark_of(pid) == self.mark or parse_stat(slurp(f"/proc/{pid}/stat")).session == self.leader:
-                        found.append(pid)
                         process.send(pidfd, signal.SIGKILL)
-                        process.reap_held(pidfd)
+                        if process.reap_held(pidfd):
+                            reaped += 1
+                        else:
+                            struck.append(pid)
                 finally:
                     os.close(pidfd)
-        return found
+            took = time.monotonic() - started
+            if (struck and took > STRIKE_SECONDS) or (reaped and took > REAP_SECONDS):
+                break
+        return struck, reaped
 
 
 def kill_processes(processes: Collection[ProcessStat], deadline: float) -> None:

@@ -36,7 +36,7 @@ from pools.verdict import classify
 STUCK_SECONDS = 10.0  # after SIGKILL: only a process in uninterruptible sleep lives so long, and only a person can help
 REMOVE_AT_ONCE_SECONDS = 0.5  # what takes longer to remove is not waited for: the verdict comes first
 REMOVE_SECONDS = 60.0
-HUNT_SECONDS = 0.5  # of every second, for a tree that went on after its burial
+HUNT_SECONDS = 0.5  # at a time, for a tree that went on after its burial
 CPU_MARGIN_SECONDS = 60  # of the backstop beyond what all processors could do until the deadline
 
 log = logging.getLogger("oomph.ingest")
@@ -250,11 +250,10 @@ class Life:
 
     async def _linger(self, remains: Remains) -> None:
         starts = {stat.pid: stat.start for stat in remains.survivors}
-        is_restless = remains.is_restless
         # Nobody announces that the kernel has let go of one.
-        while is_restless or any(starts[s.pid] == s.start and not s.is_dead for s in stats(starts)):
-            await asyncio.sleep(1)
-            is_restless = (await self._hunt(self.child.tree.leaderless, HUNT_SECONDS)).is_restless
+        while remains.is_restless or any(starts[s.pid] == s.start and not s.is_dead for s in stats(starts)):
+            await asyncio.sleep(0.25 if remains.is_restless and not remains.survivors else 1)
+            remains = await self._hunt(self.child.tree.leaderless, HUNT_SECONDS)
         started = time.monotonic()
         while not await self.house.disk.run(self._remove, REMOVE_SECONDS):
             if time.monotonic() - started < REMOVE_SECONDS:

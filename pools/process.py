@@ -172,7 +172,9 @@ def reap(pid: int) -> Ending | None:
     return Ending(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
 
 
-def reap_held(pidfd: int) -> None:
-    """Collect the child that `pidfd` holds, if it is dead; never a later one of the same pid."""
-    with suppress(ChildProcessError):
-        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+def reap_held(pidfd: int) -> bool:
+    """Whether the child that `pidfd` holds was dead: collects it, and never a later one of the same pid."""
+    try:
+        return os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG) is not None
+    except ChildProcessError:  # another thread was first
+        return True

@@ -157,7 +157,7 @@ class Watch:
                     process.reap(pid)
             elif mark in dying or self._roster.may_be_unborn(mark):
                 continue
-            elif stats([pid]) == [orphan.stat]:  # still the one that was seen
+            elif mark in running or stats([pid]) == [orphan.stat]:  # else it may have been reaped since
                 process.reap(pid)
         self._foreign = foreign
 

@@ -579,7 +579,7 @@ MUTATIONS = (
     Mutation(
         "the watch: dead orphans are reaped",
         "pools/watch.py",
-        "            elif stats([pid]) == [orphan.stat]:",
+        "            elif mark in running or stats([pid]) == [orphan.stat]:",
         "            elif False:",
         (f"{LEFTOVERS}test_an_orphan_that_ends_while_its_job_runs_is_reaped",),
     ),
