@@ -207,9 +207,11 @@ class Life:
         remains = await self._hunt(self.child.tree, KILL_SECONDS)
         if remains.survivors:
             pids = [stat.pid for stat in remains.survivors]
-            log.error("job %d left processes that survive SIGKILL: %s", self.execution.job.id, pids)
+            self.child.leftovers = f"it left processes that survive SIGKILL: {pids}"
         elif remains.is_restless:
-            log.error("job %d left processes that fork faster than they can be killed", self.execution.job.id)
+            self.child.leftovers = "it left processes that fork faster than they can be killed"
+        if self.child.leftovers:
+            log.error("job %d: %s", self.execution.job.id, self.child.leftovers)
         return remains
 
     async def _hunt(self, tree: Tree, seconds: float) -> Remains:
