@@ -104,12 +104,12 @@ class Leaves:
         told = f"{parent}, limiting {' and '.join(controllers)}" if controllers else f"{parent}, for clean-up only"
         return cls(folder, controllers), told + (f" (without controller {' and '.join(missing)})" if missing else "")
 
-    def make(self, name: str, processes: int) -> Leaf:
-        """A new leaf for so many processes. Raises `OSError`."""
+    def make(self, name: str, threads: int) -> Leaf:
+        """A new leaf for so many threads, which is what the kernel counts there. Raises `OSError`."""
         leaf = Leaf(self.folder / f"job-{name}")
         leaf.folder.mkdir()
         if "pids" in self.controllers:
-            (leaf.folder / "pids.max").write_text(str(processes))
+            (leaf.folder / "pids.max").write_text(str(threads))
         return leaf
 
     def close(self) -> None:

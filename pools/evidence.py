@@ -24,7 +24,8 @@ class ChildEvidence:
     `status` is the raw wait status, or None where another waiter took it. `before` and `after` enclose the death;
     `unexplained_kills` counts our children that died in between by a SIGKILL that we did not send, this one included.
     `stacks` is what the child's threads did at its deadline. `over` says which limit other than memory was passed.
-    `survives` is a child that even SIGKILL has not ended. `cgroup_peak_mb` includes the page cache.
+    `survives` is a child that even SIGKILL has not ended, `leftovers` says so of the rest of its tree.
+    `cgroup_peak_mb` includes the page cache.
     """
 
     intent: Intent | None = None
@@ -40,6 +41,7 @@ class ChildEvidence:
     cgroup_peak_mb: float | None = None
     over: str = ""
     survives: bool = False
+    leftovers: str = ""
     cpu_seconds: float | None = None
     pid: int | None = None
     output_tail: str = ""

@@ -9,6 +9,7 @@ Everything here blocks on /proc: for a worker thread, or for a moment when the l
 """
 
 import os
+import signal
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
@@ -23,6 +24,10 @@ from pools.procfs import ProcessStat, parse_stat, slurp
 KILL_SECONDS = 4.0  # within the five in which no process of a finished job may be left
 # Two looks in a row must find nothing: a list of children that is read while some of them end may lack one.
 QUIET_LOOKS = 2
+# How long one look may go through orphans before the next looks for younger ones: where some live, and where all are
+# dead, of which there may be as many as there are pids.
+STRIKE_SECONDS, REAP_SECONDS = 0.05, 0.5
+_NOBODY = -1  # the pid and the session of no process
 
 Children = Callable[[int], list[int]]
 
@@ -74,11 +79,15 @@ def orphans(children: Children, owned: Collection[int]) -> list[Orphan]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cull:
-    """What is left of a tree, by pid: the dead that are ours to reap, and those that survived even SIGKILL."""
+class Remains:
+    """What killing left of a tree: members that survive even SIGKILL, and whether others still kept coming."""
 
-    dead: list[int]
-    survivors: list[int]
+    survivors: list[ProcessStat]
+    is_restless: bool
+
+    @property
+    def is_nothing(self) -> bool:
+        return not (self.survivors or self.is_restless)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +97,20 @@ class Tree:
     leader: int
     mark: int
 
-    def pids(self, children: Children, found: Collection[Orphan], enough: int | None = None) -> list[int]:
-        """The pids of this tree without its leader, dead ones too. Stops looking once there are `enough`."""
-        waiting = [self.leader, *(orphan.stat.pid for orphan in found if self._owns(orphan))]
+    @property
+    def leaderless(self) -> "Tree":
+        """The same once the leader's pid is given back, and with it what told its session from any other."""
+        return Tree(_NOBODY, self.mark)
+
+    def owns(self, orphan: Orphan) -> bool:
+        return orphan.mark == self.mark or orphan.stat.session == self.leader
+
+    def pids(self, children: Children, given: Iterable[int], enough: int | None = None) -> list[int]:
+        """All below the leader and below the orphans `given` to us. Stops looking once there are `enough`.
+
+        A dead one counts while its own parent has not reaped it, as it does for the kernel's limits.
+        """
+        waiting = [self.leader, *given]
         seen = set(waiting)
         while waiting and (enough is None or len(seen) <= enough):
             new = set(children(waiting.pop())) - seen
@@ -98,22 +118,56 @@ class Tree:
             waiting += new
         return list(seen - {self.leader})
 
-    def kill(self, owned: Collection[int]) -> "Cull":
-        """SIGKILL all members, again and again until nothing is found: a member may fork while we look."""
-        deadline = time.monotonic() + KILL_SECONDS
+    def kill(self, owned: Collection[int], seconds: float = KILL_SECONDS) -> Remains:
+        """SIGKILL all members and reap those given to us, again and again until nothing is found.
+
+        A member may fork while we look; or do nothing but fork and end, and be gone before its pid is read. Its dead
+        give such a tree away: each of them is given to us, and nobody else may reap them meanwhile.
+        """
+        deadline = time.monotonic() + seconds
         quiet = 0
         while True:
             children = children_reader()
-            found = orphans(children, owned)
-            alive = [stat for stat in stats(self.pids(children, found)) if not stat.is_dead]
-            quiet = 0 if alive else quiet + 1
-            if quiet >= QUIET_LOOKS or time.monotonic() > deadline:
-                dead = [orphan.stat.pid for orphan in found if orphan.stat.is_dead and self._owns(orphan)]
-                return Cull(dead, [stat.pid for stat in alive])
+            given, reaped = self._strike(children, owned)
+            members = self.pids(children, given)
+            # A pid that has passed to a stranger since has a stranger's parent.
+            parents = {os.getpid(), self.leader, *members}
+            alive = [stat for stat in stats(members) if stat.parent in parents and not stat.is_dead]
+            quiet = 0 if reaped or given or alive else quiet + 1
+            if quiet >= QUIET_LOOKS:
+                return Remains([], is_restless=False)
+            if time.monotonic() > deadline:
+                return Remains(alive, is_restless=True)
             kill_processes(alive, deadline)
 
-    def _owns(self, orphan: Orphan) -> bool:
-        return orphan.mark == self.mark or orphan.stat.session == self.leader
+    def _strike(self, children: Children, owned: Collection[int]) -> tuple[list[int], int]:
+        """SIGKILL orphans of this tree in the moment they are seen, or reap them. Returns the pids of the former, which
+        stay theirs until the next look, and the number of the latter.
+
+        The youngest first: those that live are behind a pile of dead ones, and will be gone when that is cleared.
+        """
+        struck: list[int] = []
+        reaped = 0
+        started = time.monotonic()
+        for pid in reversed(children(os.getpid())):
+            if pid in owned or pid == self.leader:
+                continue
+            with suppress(FileNotFoundError, ProcessLookupError):
+                pidfd = os.pidfd_open(pid)
+                try:
+                    # Whoever has the pid when these are read: if it is another one by then, the pidfd holds nobody.
+                    if mark_of(pid) == self.mark or parse_stat(slurp(f"/proc/{pid}/stat")).session == self.leader:
+                        process.send(pidfd, signal.SIGKILL)
+                        if process.reap_held(pidfd):
+                            reaped += 1
+                        else:
+                            struck.append(pid)
+                finally:
+                    os.close(pidfd)
+            took = time.monotonic() - started
+            if (struck and took > STRIKE_SECONDS) or (reaped and took > REAP_SECONDS):
+                break
+        return struck, reaped
 
 
 def kill_processes(processes: Collection[ProcessStat], deadline: float) -> None:
@@ -130,6 +184,14 @@ def kill_processes(processes: Collection[ProcessStat], deadline: float) -> None:
     finally:
         for pidfd in pidfds:
             os.close(pidfd)
+
+
+@dataclass(frozen=True, slots=True)
+class Cull:
+    """What a sweep found, by pid: those that it killed, and those that survived even SIGKILL."""
+
+    dead: list[int]
+    survivors: list[int]
 
 
 def sweep_processes(owner: int | None = None) -> Cull:

@@ -19,11 +19,10 @@ from datetime import UTC, datetime
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import AttemptReport
 from jobs.store import ClaimedJob
-from pools import process
 from pools.cgroups import Leaves
 from pools.execution import Execution, Intent
 from pools.frames import JobFrame, Setup, UserFrame, pack
-from pools.leftovers import Cull, stats
+from pools.leftovers import KILL_SECONDS, Remains, Tree, stats
 from pools.memory import ERROR_PATH_MB, Baseline, Gauge
 from pools.oom import OomWatch
 from pools.options import IngestOptions, StartMethod
@@ -38,6 +37,7 @@ from pools.verdict import classify
 STUCK_SECONDS = 10.0  # after SIGKILL: only a process in uninterruptible sleep lives so long, and only a person can help
 REMOVE_AT_ONCE_SECONDS = 0.5  # what takes longer to remove is not waited for: the verdict comes first
 REMOVE_SECONDS = 60.0
+HUNT_SECONDS = 0.5  # at a time, for a tree that went on after its burial
 CPU_MARGIN_SECONDS = 60  # of the backstop beyond what all processors could do until the deadline
 
 log = logging.getLogger("oomph.ingest")
@@ -136,7 +136,7 @@ class Life:
         child.scratch = house.scratches.make(f"{child.tree.mark:x}", owner)
         child.scratch_mb = house.options.scratch_mb
         if house.leaves is not None:
-            child.leaf = house.leaves.make(child.scratch.path.name, house.options.processes)
+            child.leaf = house.leaves.make(child.scratch.path.name, house.options.threads)
             child.leaf.add(child.pid)
         if at_gate:
             self._measure()
@@ -151,8 +151,8 @@ class Life:
             # Above the limit of each process, so that one which meets its own gets a MemoryError with a stack.
             child.leaf.limit_memory(child.limit_mb + child.baseline.exact // 1024 + ERROR_PATH_MB)
         device = os.lstat(child.scratch.path).st_dev
-        gauge = Gauge(child.baseline, child.limit_mb)
-        child.watched = Watched(child.tree, gauge, self.house.options.processes, device)
+        gauge, options = Gauge(child.baseline, child.limit_mb), self.house.options
+        child.watched = Watched(child.tree, gauge, options.processes, options.threads, device)
 
     def _setup(self, scratch: str) -> Setup:
         house, options = self.house, self.house.options
@@ -191,39 +191,44 @@ class Life:
                 await child.exited.wait()
         except TimeoutError:
             return await self._give_up()
-        survivors: list[int] = []
+        remains = Remains([], is_restless=False)
         try:
             failpoint(Failpoint.EXITED)
             child.stop_hearing()
             before, after = oom.before(), oom.read()
             if child.leaf is not None:
                 before, after = replace(before, job=0), replace(after, job=child.leaf.oom_kills())
-            survivors = await self._kill_tree()
+            remains = await self._kill_tree()
             failpoint(Failpoint.TREE_KILLED)
         finally:
             ending = child.reap()
             del self.house.roster.children[child.pid]
-            await self._clean_up(survivors)
+            await self._clean_up(remains)
         failpoint(Failpoint.REAPED)
         evidence = child.evidence(ending, before, after)
         if evidence.signal == signal.SIGKILL and evidence.intent is None:
             evidence = replace(evidence, unexplained_kills=oom.count_unexplained_kill())
         return classify(evidence)
 
-    async def _kill_tree(self) -> list[int]:
-        """End what is left of the tree, and reap it. Returns who survives."""
-        child = self.child
+    async def _kill_tree(self) -> Remains:
+        """End what is left of the tree, and reap it. Returns what goes on all the same."""
+        remains = await self._hunt(self.child.tree, KILL_SECONDS)
+        if remains.survivors:
+            pids = [stat.pid for stat in remains.survivors]
+            self.child.leftovers = f"it left processes that survive SIGKILL: {pids}"
+        elif remains.is_restless:
+            self.child.leftovers = "it left processes that fork faster than they can be killed"
+        if self.child.leftovers:
+            log.error("job %d: %s", self.execution.job.id, self.child.leftovers)
+        return remains
+
+    async def _hunt(self, tree: Tree, seconds: float) -> Remains:
         try:
-            cull = await self.house.threads.run(child.tree.kill, self.house.roster.owned())
+            return await self.house.threads.run(tree.kill, self.house.roster.owned(), seconds)
         except OSError as error:
-            # No descriptor is free to look with. The watch ends what it finds of the tree once there is one.
+            # No descriptor is free to look with. There will be one.
             log.error("job %d: its tree could not be looked at: %s", self.execution.job.id, error.strerror)
-            cull = Cull([], [])
-        if cull.survivors:
-            log.error("job %d left processes that survive SIGKILL: %s", self.execution.job.id, cull.survivors)
-        for pid in cull.dead:
-            process.reap(pid)
-        return cull.survivors
+            return Remains([], is_restless=True)
 
     async def _give_up(self) -> AttemptReport:
         """Report an attempt whose child cannot be killed. Its slot stays closed until the child is gone."""
@@ -236,28 +241,29 @@ class Life:
         async def until_gone() -> None:
             await child.exited.wait()
             child.stop_hearing()
-            survivors = await self._kill_tree()
+            remains = await self._kill_tree()
             child.reap()
             del self.house.roster.children[child.pid]
             log.warning("child %d is gone at last", child.pid)
-            await self._linger(survivors)
+            await self._linger(remains)
 
         self.execution.lingering = asyncio.ensure_future(until_gone())
         return report
 
-    async def _clean_up(self, survivors: list[int]) -> None:
+    async def _clean_up(self, remains: Remains) -> None:
         """Remove what the child was given; what takes long goes on by itself, with the slot closed."""
         child, house = self.child, self.house
-        if not survivors and await house.threads.run(self._remove, REMOVE_AT_ONCE_SECONDS):
+        if remains.is_nothing and await house.threads.run(self._remove, REMOVE_AT_ONCE_SECONDS):
             return
         log.info("child %d: its slot stays closed until it is cleaned up", child.pid)
-        self.execution.lingering = asyncio.ensure_future(self._linger(survivors))
+        self.execution.lingering = asyncio.ensure_future(self._linger(remains))
 
-    async def _linger(self, survivors: list[int]) -> None:
-        starts = {stat.pid: stat.start for stat in stats(survivors)}
+    async def _linger(self, remains: Remains) -> None:
+        starts = {stat.pid: stat.start for stat in remains.survivors}
         # Nobody announces that the kernel has let go of one.
-        while any(starts[s.pid] == s.start and not s.is_dead for s in stats(starts)):  # noqa: ASYNC110
-            await asyncio.sleep(1)
+        while remains.is_restless or any(starts[s.pid] == s.start and not s.is_dead for s in stats(starts)):
+            await asyncio.sleep(0.25 if remains.is_restless and not remains.survivors else 1)
+            remains = await self._hunt(self.child.tree.leaderless, HUNT_SECONDS)
         started = time.monotonic()
         while not await self.house.disk.run(self._remove, REMOVE_SECONDS):
             if time.monotonic() - started < REMOVE_SECONDS:

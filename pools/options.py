@@ -1,7 +1,10 @@
 """How children of the pool `ingest` are born and enclosed; each field is a setting of the worker."""
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
+
+THREADS_EACH = 4  # for each process that a job may have, or for each processor where there are more of those
 
 
 class StartMethod(StrEnum):
@@ -29,3 +32,8 @@ class IngestOptions:
     scratch_path: str = ""
     scratch_mb: int = 2048
     cgroup: str = "auto"
+
+    @property
+    def threads(self) -> int:
+        """How many threads a job may have in all its processes: room for the pools of several numeric libraries."""
+        return THREADS_EACH * max(self.processes, os.cpu_count() or 1)

@@ -37,6 +37,7 @@ class Watched:
     tree: Tree
     gauge: Gauge
     processes: int
+    threads: int
     scratch_device: int
     born_at: float = field(default_factory=time.time)
     used_mb: float = 0.0
@@ -69,6 +70,7 @@ class OwnedChild:
     leaf: Leaf | None = None
     watched: Watched | None = None
     over: str = ""  # what of its limits it went over, in words
+    leftovers: str = ""  # what of its tree outlived its burial, in words
     gate_opened: bool = False
     is_given_up: bool = False  # it survives SIGKILL, and nobody waits for it any more
     at_gate: asyncio.Event = field(default_factory=asyncio.Event)
@@ -200,6 +202,7 @@ class OwnedChild:
             broken_frame=self.frames.broken,
             status=None if ending is None else ending.status,
             survives=not self.exited.is_set(),
+            leftovers=self.leftovers,
             before=before,
             after=after,
             limit_mb=self.limit_mb,

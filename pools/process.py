@@ -57,7 +57,7 @@ def check_support() -> None:
     except OSError as error:
         raise NotSupported(
             f"pidfd_open is refused here ({errno.errorcode.get(error.errno or 0, '?')}): the pool `ingest` needs "
-            "Linux 5.3 or newer, and a seccomp profile that allows pidfd_open (Docker 20.10 or newer)"
+            "Linux 5.4 or newer, and a seccomp profile that allows pidfd_open (Docker 20.10 or newer)"
         ) from error
 
 
@@ -170,3 +170,11 @@ def reap(pid: int) -> Ending | None:
     if reaped == 0:
         return None
     return Ending(status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+
+
+def reap_held(pidfd: int) -> bool:
+    """Whether the child that `pidfd` holds was dead: collects it, and never a later one of the same pid."""
+    try:
+        return os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG) is not None
+    except ChildProcessError:  # another thread was first
+        return True

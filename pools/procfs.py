@@ -6,9 +6,10 @@ and "nothing happened" lead to different verdicts.
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 _READ_BYTES = 1 << 16  # a whole file of /proc in one call, nearly always
 _MEMORY = re.compile(r"^(RssAnon|RssShmem|VmSwap|VmData):\s+(\d+) kB$", re.MULTILINE)
@@ -57,6 +58,15 @@ def parse_stat(text: str) -> ProcessStat:
         threads=int(fields[17]),
         start=int(fields[19]),
     )
+
+
+def count_threads(pids: Iterable[int]) -> int:
+    """How many threads these processes have, as the links of their task folders tell: cheaper than any reading."""
+    count = 0
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            count += Path(f"/proc/{pid}/task").stat().st_nlink - 2
+    return count
 
 
 def parse_sizes(text: str) -> dict[str, int]:

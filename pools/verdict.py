@@ -61,9 +61,9 @@ def classify(evidence: ChildEvidence) -> AttemptReport:
         cpu_seconds=evidence.cpu_seconds,
         output_tail=evidence.output_tail,
     )
-    if not judgement.why:
+    if not (judgement.why or evidence.leftovers):
         return AttemptReport(judgement.outcome, {}, process)
-    facts: dict[str, Any] = {"certainty": str(judgement.certainty), "why": judgement.why}
+    facts: dict[str, Any] = {"certainty": str(judgement.certainty), "why": judgement.why or evidence.leftovers}
     facts |= {f"oom_kill_{name}": f"{was} -> {now}" for name, was, now in counters(evidence)}
     if evidence.intent is not None:
         facts["intent"] = str(evidence.intent)
@@ -73,6 +73,8 @@ def classify(evidence: ChildEvidence) -> AttemptReport:
         facts["cgroup_peak_mb"] = round(evidence.cgroup_peak_mb, 1)
     if evidence.survives:
         facts["survives"] = "the process survives SIGKILL; its slot stays closed until it is gone"
+    elif evidence.leftovers:
+        facts["survives"] = f"{evidence.leftovers}; its slot stays closed until they are gone"
     return AttemptReport(judgement.outcome, facts, process)
 
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from pools import process
 from pools.execution import Intent
-from pools.leftovers import Children, Orphan, children_reader, kill_processes, orphans
+from pools.leftovers import Children, Orphan, children_reader, kill_processes, orphans, stats
 from pools.memory import OpenFileReader
 from pools.oom import OomWatch
 from pools.ownership import OwnedChild, Watched
+from pools.procfs import count_threads
 from pools.roster import Roster
 from pools.threads import Threads
 
@@ -23,6 +24,9 @@ FASTEST_SECONDS = 0.1  # between two looks at a tree near its limit: what fills 
 # A tree is looked at four times before it could reach its limit at its present rate, or in ten seconds from nothing.
 LOOKS_TO_LIMIT = 4
 SUSPECTED_SECONDS = 10
+# Dead orphans of one tree at one look. With more to come, it is reaped at the fastest pace: the dead hold pids, and
+# count for the kernel's limits.
+MANY_DEAD = 32
 SCRATCH_SECONDS = 2.0  # between two looks at a scratch folder, at least; and ten times what the last one took
 FOREIGN_ZOMBIE_SECONDS = 30.0  # as PID 1 we are given zombies that no job left; one so old has no other waiter
 
@@ -35,6 +39,7 @@ class Sight:
 
     used_mb: float
     processes: int
+    threads: int
     unlinked_mb: float
 
 
@@ -105,15 +110,18 @@ class Watch:
         return seen, found
 
     def _measure(self, watched: Watched, children: Children, found: list[Orphan]) -> Sight:
-        helpers = watched.tree.pids(children, found, watched.processes)
+        ours = [orphan.stat for orphan in found if watched.tree.owns(orphan)]
+        alive = [stat.pid for stat in ours if not stat.is_dead]
+        helpers = watched.tree.pids(children, alive, watched.processes)
         pids = [watched.tree.leader, *helpers]
         files = self._files.read(pids, watched.scratch_device, watched.born_at)
         used_mb = watched.gauge.measure(pids, files.shm)
         now = time.monotonic()
         rate = (used_mb - watched.used_mb) / max(now - watched.looked_at, 0.01) if watched.looked_at else 0.0
         watched.used_mb, watched.looked_at = used_mb, now
-        watched.due = now + pace(used_mb, rate, watched.gauge.limit_mb)
-        return Sight(used_mb, len(pids), files.unlinked / 1024)
+        is_busy_dying = len(ours) - len(alive) > MANY_DEAD
+        watched.due = now + (FASTEST_SECONDS if is_busy_dying else pace(used_mb, rate, watched.gauge.limit_mb))
+        return Sight(used_mb, len(pids), count_threads(pids), files.unlinked / 1024)
 
     def _act(self, seen: dict[OwnedChild, Sight], found: list[Orphan]) -> None:
         for child, sight in seen.items():
@@ -124,6 +132,9 @@ class Watch:
             if sight.processes > child.watched.processes:
                 child.over = f"it had more than {child.watched.processes} processes at once"
                 child.execution.stop(Intent.PROCESSES)
+            elif sight.threads > child.watched.threads:
+                child.over = f"it had more than {child.watched.threads} threads at once"
+                child.execution.stop(Intent.PROCESSES)
             elif sight.used_mb > child.limit_mb:
                 child.execution.stop(Intent.MEMORY)
         self._reap(found)
@@ -132,6 +143,9 @@ class Watch:
         """Collect the dead that jobs left to us, and as PID 1 also those that come from nowhere."""
         now = time.monotonic()
         foreign: dict[int, float] = {}
+        running = {child.tree.mark for child in self._roster.children.values() if not child.exited.is_set()}
+        # `Tree.kill` reaps these, and must miss none: what it finds dead tells it that others live.
+        dying = self._roster.marks.in_use - running
         for orphan in found:
             pid, mark = orphan.stat.pid, orphan.mark
             if not orphan.stat.is_dead or pid in self._roster.owned():
@@ -141,7 +155,9 @@ class Watch:
                 foreign[pid] = self._foreign.get(pid, now)
                 if os.getpid() == 1 and now - foreign[pid] > FOREIGN_ZOMBIE_SECONDS:
                     process.reap(pid)
-            elif not self._roster.may_be_unborn(mark):
+            elif mark in dying or self._roster.may_be_unborn(mark):
+                continue
+            elif mark in running or stats([pid]) == [orphan.stat]:  # else it may have been reaped since
                 process.reap(pid)
         self._foreign = foreign
 

@@ -82,7 +82,11 @@ class Settings(BaseModel):
         description="MiB that an ingest job may keep there, and the size of one file; folders nest 200 deep at most.",
     )
     worker_ingest_processes: int = Field(
-        default=512, ge=1, le=1 << 20, description="Processes that one ingest job may have at once."
+        default=512,
+        ge=1,
+        le=1 << 20,
+        description="Processes that one ingest job may have at once, also dead ones that it has not waited for, and "
+        "four times as many threads (four for each processor, where that is more).",
     )
     worker_ingest_open_files: int = Field(
         default=1024, ge=64, le=1 << 20, description="Descriptors that one process of an ingest job may have open."

@@ -525,6 +525,23 @@ def orphans(text: str, job: JobContext) -> None:
         os.waitpid(pid, 0)
 
 
+def hops(text: str, job: JobContext) -> None:
+    """Leaves a process that does nothing but fork and end; for a while only, should nobody end it."""
+    if os.fork() == 0:
+        hop = (
+            "import os, time\nend = time.time() + 9\nwhile time.time() < end:\n os.setsid()\n if os.fork(): os._exit(0)"
+        )
+        os.execv(sys.executable, [sys.executable, "-ISc", hop])
+    time.sleep(0.3)
+
+
+def threads_that_wait(text: str, job: JobContext) -> None:
+    threading.stack_size(1 << 16)
+    for _ in range(int(text)):
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    time.sleep(600)
+
+
 def surroundings_of_a_program(text: str, job: JobContext) -> Report:
     """Everything that an executed program is given."""
     import tempfile

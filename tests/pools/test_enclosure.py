@@ -192,6 +192,19 @@ async def test_more_processes_than_allowed_are_a_kill_also_in_sessions_of_their_
         assert report.outcome.error.type == "TooManyProcesses"
 
 
+async def test_the_dead_that_wait_for_us_to_reap_them_are_not_counted() -> None:
+    async with open_kitchen(processes=20) as kitchen:
+        assert (await kitchen.cook("orphans", "600")).outcome == Succeeded(None)
+
+
+async def test_more_threads_than_allowed_are_a_kill() -> None:
+    async with open_kitchen(processes=1) as kitchen:
+        report = await kitchen.cook("threads_that_wait", str(kitchen.pool._options.threads))
+        assert isinstance(report.outcome, Died)
+        assert report.outcome.error.type == "TooManyProcesses"
+        assert f"more than {kitchen.pool._options.threads} threads" in report.evidence["why"]
+
+
 async def test_what_is_off_is_said_once_at_the_start_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     async with open_kitchen(cgroup="off"):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobs.outcome import Succeeded
-from pools import watch
+from pools import life, watch
 from tests.pools.kitchen import Kitchen, is_dead, is_gone, job_processes, open_descriptors, text_of, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -32,6 +32,27 @@ async def test_a_daemon_that_left_session_and_parent_is_killed_before_the_report
     pid = int(_result(report.outcome))
     assert is_dead(pid)
     await until(lambda: is_gone(pid))
+
+
+async def test_a_process_that_only_forks_and_ends_is_caught_before_the_report(kitchen: Kitchen) -> None:
+    report = await kitchen.cook("hops")
+    assert isinstance(report.outcome, Succeeded)
+    for _ in range(20):
+        assert job_processes(template=kitchen.pool._spawner.pid) == []
+
+
+async def test_a_tree_that_cannot_be_caught_keeps_its_slot_closed_and_is_hunted_on(
+    kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(life, "KILL_SECONDS", -1)
+    execution = kitchen.order("hops")
+    report = await kitchen.pool.run(execution)
+    assert isinstance(report.outcome, Succeeded)
+    assert "its slot stays closed" in report.evidence["survives"]
+    assert "it left processes that" in caplog.text
+    assert execution.lingering is not None
+    await asyncio.wait_for(execution.lingering, 5)
+    assert job_processes(template=kitchen.pool._spawner.pid) == []
 
 
 async def test_an_orphan_that_changed_its_mark_is_known_by_its_session(kitchen: Kitchen) -> None:
