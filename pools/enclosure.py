@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from pools import landlock, process
+from pools import capabilities, landlock, process, seccomp
 from pools.frames import Setup, UserFrame
 
 OOM_SCORE_RAISE = 600  # above the +500 that doubles a process's badness: the kernel takes a child before its parents
@@ -26,8 +26,10 @@ def enclose(setup: Setup) -> None:
     landlock.restrict(setup.readable, [setup.scratch])
     if setup.user is not None:
         _become(setup.user)
+    capabilities.keep_those_of_files()  # which the change of user needs more than
     # After the change of user, which takes a parent-death signal back.
     process.die_with_parent(setup.supervisor)
+    seccomp.install()
 
 
 def _raise_oom_score() -> None:

@@ -62,10 +62,10 @@ def parse_memory(text: str) -> dict[str, int]:
     return {name: int(size) for name, size in _MEMORY.findall(text)}
 
 
-def has_capability(number: int) -> bool:
-    """Whether this process has the capability of this number in force."""
-    found = re.search(r"^CapEff:\s+([0-9a-f]+)$", slurp("/proc/self/status"), re.MULTILINE)
-    return bool(found and int(found[1], 16) >> number & 1)
+def parse_capabilities(text: str) -> int:
+    """The set in force in /proc/PID/status, one bit a capability."""
+    found = re.search(r"^CapEff:\s+([0-9a-f]+)$", text, re.MULTILINE)
+    return int(found[1], 16) if found else 0
 
 
 def parse_counter(text: str, name: str) -> int | None:

@@ -32,6 +32,7 @@ RECOVERY = "tests/jobs/test_recovery.py::"
 SCHEDULER = "tests/jobs/test_scheduler.py::"
 INTENTS = "tests/pools/test_ingest_intents.py::"
 LEFTOVERS = "tests/pools/test_ingest_leftovers.py::"
+REACH = "tests/pools/test_reach.py::"
 SWEEP = "tests/pools/test_sweep.py::"
 
 OLDER = f"{CLAIMS}test_what_an_older_claim_writes_changes_nothing"
@@ -582,6 +583,24 @@ MUTATIONS = (
         "            elif not self._roster.may_be_unborn(mark):\n                process.reap(pid)\n",
         "",
         (f"{LEFTOVERS}test_an_orphan_that_ends_while_its_job_runs_is_reaped",),
+    ),
+    Mutation(
+        "a job's filter of system calls",
+        "pools/enclosure.py",
+        "    seccomp.install()\n",
+        "",
+        (
+            f"{REACH}test_a_job_sets_limits_and_priorities_of_itself_only",
+            f"{REACH}test_a_job_keeps_its_mark_in_all_its_processes",
+            f"{REACH}test_what_would_outlast_the_job_uncounted_is_refused",
+        ),
+    ),
+    Mutation(
+        "what root may do is taken from a job",
+        "pools/enclosure.py",
+        "    capabilities.keep_those_of_files()",
+        "    pass",
+        (f"{REACH}test_a_job_of_root_keeps_only_the_capabilities_of_files",),
     ),
     Mutation(
         "the subreaper",
