@@ -4,7 +4,7 @@ import logging
 import os
 from pathlib import Path
 
-from pools import cgroups, landlock, seccomp
+from pools import cgroups, landlock, seccomp, shm
 from pools.identity import Marks
 from pools.leftovers import sweep_processes
 from pools.oom import OomWatch
@@ -47,7 +47,7 @@ def readable_paths(wanted: tuple[str, ...]) -> list[str] | None:
 
 
 def say_what_encloses(
-    options: IngestOptions, scratches: ScratchFolders, marks: Marks, oom: OomWatch, leaves: str
+    options: IngestOptions, scratches: ScratchFolders, marks: Marks, oom: OomWatch, leaves: str, *, has_own_shm: bool
 ) -> None:
     """One line: what is on, what is off and why."""
     for name in oom.blind_to:
@@ -61,6 +61,7 @@ def say_what_encloses(
         "limits, scheduling, marks and mounts": (
             "its own only" if seccomp.is_available() else "not kept in (needs seccomp, on x86-64 or arm64)"
         ),
+        shm.FOLDER: "its own, counted and removed" if has_own_shm else "shared (its own needs a worker that may mount)",
         "sweep by mark": "on" if marks.are_owned else "off (this worker runs under a lower `ulimit -m`)",
     }
     if is_tmpfs(scratches.parent):

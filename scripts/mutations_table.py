@@ -603,6 +603,20 @@ MUTATIONS = (
         (f"{REACH}test_a_job_of_root_keeps_only_the_capabilities_of_files",),
     ),
     Mutation(
+        "a /dev/shm of the job's own",
+        "pools/life.py",
+        "shm_mb=self.child.limit_mb if house.has_own_shm else 0",
+        "shm_mb=0",
+        (f"{REACH}test_what_a_job_leaves_in_shared_memory_is_gone_with_it",),
+    ),
+    Mutation(
+        "what lies in a job's /dev/shm is counted",
+        "pools/memory.py",
+        "{(0, 0): self._own_shm_kb(pids)}",
+        "{}",
+        (f"{REACH}test_what_lies_in_shared_memory_counts_also_when_nobody_has_it_open",),
+    ),
+    Mutation(
         "the subreaper",
         "pools/ingest.py",
         "        process.adopt_orphans()\n",

@@ -646,6 +646,16 @@ def pins_a_new_thread(text: str, job: JobContext) -> Report:
     return Report(text=str(status))
 
 
+def fills_shm(text: str, job: JobContext) -> Report:
+    """So many MiB in files that are written and closed; with a second number, so many of its own too, for a while."""
+    files, own = map(int, text.split())
+    for number in range(files):
+        Path(f"/dev/shm/oomph-test-{os.getpid()}-{number}").write_bytes(b"x" * MIB)
+    held = bytearray(b"x") * (own * MIB)
+    time.sleep(10 if held else 0)
+    return Report(text=str(os.getpid()))
+
+
 def shares_a_lock(text: str, job: JobContext) -> Report:
     """With a process of its own, through /dev/shm."""
     import multiprocessing

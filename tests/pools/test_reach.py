@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from jobs.outcome import Died, Verdict
-from pools import seccomp
+from pools import seccomp, shm
 from tests.pools.kitchen import Kitchen, result_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 with_seccomp = pytest.mark.skipif(
     not seccomp.is_available(), reason="this kernel has no filters, or is of another kind"
 )
+with_own_shm = pytest.mark.skipif(not shm.is_available(), reason="this worker may not mount")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities to lose")
 on_x86_64 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="by number")
 
@@ -138,6 +139,26 @@ async def test_a_job_of_root_keeps_only_the_capabilities_of_files(kitchen: Kitch
     assert int(effective, 16) | int(of_a_program, 16) == 0b11111
     assert read == "x"
     assert refused == ["PermissionError"] * 4
+
+
+@with_own_shm
+async def test_what_a_job_leaves_in_shared_memory_is_gone_with_it(kitchen: Kitchen) -> None:
+    pid = result_of(await kitchen.cook("fills_shm", "60 0"))
+    assert [name for name in os.listdir("/dev/shm") if name.startswith(f"oomph-test-{pid}-")] == []
+
+
+@with_own_shm
+async def test_what_lies_in_shared_memory_counts_also_when_nobody_has_it_open(kitchen: Kitchen) -> None:
+    """Either alone would be within the limit of 100 MB."""
+    report = await kitchen.cook("fills_shm", "60 60")
+    assert report.outcome.verdict is Verdict.MEMORY_EXCEEDED, report  # type: ignore[union-attr]
+
+
+@with_own_shm
+async def test_shared_memory_has_an_end_at_the_limit(kitchen: Kitchen) -> None:
+    assert await _try(
+        kitchen, "os.statvfs('/dev/shm').f_blocks * os.statvfs('/dev/shm').f_frsize >> 20", "os.listdir('/dev/shm')"
+    ) == ["100", "[]"]
 
 
 async def test_processes_of_a_job_share_a_lock(kitchen: Kitchen) -> None:
