@@ -7,8 +7,7 @@ or raise a limit again. Being root it still owns root's files; `WORKER_INGEST_US
 import ctypes
 import os
 import struct
-
-from pools.procfs import parse_capabilities, slurp
+import sys
 
 # <linux/capability.h>
 SYS_ADMIN, SYS_RESOURCE = 21, 24  # may mount; may raise a hard limit again
@@ -17,16 +16,15 @@ _VERSION_3 = 0x20080522
 _OF_FILES = 0b11111
 _THIS_PROCESS = struct.pack("=Ii", _VERSION_3, 0)
 
+# Looked up here, once in the template, and not in every child.
 _libc = ctypes.CDLL(None, use_errno=True)
+_capget, _capset = _libc.capget, _libc.capset
+_sets = ctypes.create_string_buffer(24)  # effective, permitted, inheritable; then those with numbers from 32 on
 
 
 def has_capability(number: int) -> bool:
-    """Whether this process has the capability of this number in force."""
+    """Whether this process has the capability of this number, below 32, in force."""
     return bool(_in_force() >> number & 1)
-
-
-def _in_force() -> int:
-    return parse_capabilities(slurp("/proc/self/status"))
 
 
 def keep_those_of_files() -> None:
@@ -36,7 +34,16 @@ def keep_those_of_files() -> None:
     it is. Must run while there is one thread. Raises `OSError`.
     """
     kept = _in_force() & _OF_FILES
-    # Effective, permitted, inheritable; and once more for the numbers from 32 on. Ambient ones go with inheritable.
-    if _libc.capset(_THIS_PROCESS, struct.pack("=6I", kept, kept, 0, 0, 0, 0)) != 0:
+    # None is inheritable, and so none is ambient either.
+    _check(_capset(_THIS_PROCESS, struct.pack("=6I", kept, kept, 0, 0, 0, 0)))
+
+
+def _in_force() -> int:
+    _check(_capget(_THIS_PROCESS, _sets))
+    return int.from_bytes(_sets.raw[:4], sys.byteorder)
+
+
+def _check(result: int) -> None:
+    if result != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"capset: {os.strerror(number)}")
+        raise OSError(number, f"capabilities: {os.strerror(number)}")

@@ -62,12 +62,6 @@ def parse_memory(text: str) -> dict[str, int]:
     return {name: int(size) for name, size in _MEMORY.findall(text)}
 
 
-def parse_capabilities(text: str) -> int:
-    """The set in force in /proc/PID/status, one bit a capability."""
-    found = re.search(r"^CapEff:\s+([0-9a-f]+)$", text, re.MULTILINE)
-    return int(found[1], 16) if found else 0
-
-
 def parse_counter(text: str, name: str) -> int | None:
     """The line `name 123` of /proc/vmstat, of v2 memory.events or of v1 memory.oom_control."""
     found = re.search(rf"^{re.escape(name)} (\d+)$", text, re.MULTILINE)

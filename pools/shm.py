@@ -17,6 +17,7 @@ _MS_NOSUID, _MS_NODEV, _MS_REC, _MS_SLAVE = 2, 4, 1 << 14, 1 << 19  # <linux/mou
 _FILES = 10_000  # an empty one is a KiB of the kernel's own memory, which no size bounds
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_unshare, _mount = _libc.unshare, _libc.mount  # looked up once in the template, and not in every child
 
 
 def is_available() -> bool:
@@ -39,11 +40,11 @@ def is_available() -> bool:
 
 def mount_own(size_mb: int) -> None:
     """Give this thread, and what it starts, a view of the mounts with an empty /dev/shm. Raises `OSError`."""
-    _check(_libc.unshare(_CLONE_NEWNS))
+    _check(_unshare(_CLONE_NEWNS))
     # What the host mounts and unmounts from now on is still seen, and nothing that is mounted here is seen there.
-    _check(_libc.mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None))
+    _check(_mount(None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None))
     options = f"size={size_mb}m,nr_inodes={_FILES},mode=1777".encode()
-    _check(_libc.mount(b"oomph", FOLDER.encode(), b"tmpfs", ctypes.c_ulong(_MS_NOSUID | _MS_NODEV), options))
+    _check(_mount(b"oomph", FOLDER.encode(), b"tmpfs", ctypes.c_ulong(_MS_NOSUID | _MS_NODEV), options))
 
 
 def _check(result: int) -> None:
