@@ -8,7 +8,7 @@ import resource
 import tempfile
 from collections.abc import Iterable
 
-from pools import landlock, process
+from pools import capabilities, landlock, process, seccomp, shm
 from pools.frames import Setup, UserFrame
 
 OOM_SCORE_RAISE = 600  # above the +500 that doubles a process's badness: the kernel takes a child before its parents
@@ -20,13 +20,17 @@ def enclose(setup: Setup) -> None:
     _raise_oom_score()
     _limit_resources(setup)
     _enter_scratch(setup.scratch, setup.user)
+    if setup.shm_mb:
+        shm.mount_own(setup.shm_mb)  # before Landlock, which forbids mounts, and before the right to it is given up
     process.forbid_new_privileges()
     # Before the change of user: the paths of its rules may lie where that user may not go.
     landlock.restrict(setup.readable, [setup.scratch])
     if setup.user is not None:
         _become(setup.user)
+    capabilities.keep_those_of_files()  # which the change of user needs more than
     # After the change of user, which takes a parent-death signal back.
     process.die_with_parent(setup.supervisor)
+    seccomp.install()
 
 
 def _raise_oom_score() -> None:

@@ -50,6 +50,7 @@ class Setup(_Frame):
     file_mb: int
     processes: int
     cpu_seconds: int
+    shm_mb: int  # of a /dev/shm of its own; 0 leaves it the one that all share
 
 
 class JobFrame(_Frame):

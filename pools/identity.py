@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pools import process
-from pools.procfs import has_capability, parse_hard_limit, parse_stat, slurp
+from pools.capabilities import SYS_RESOURCE, has_capability
+from pools.procfs import parse_hard_limit, parse_stat, slurp
 
 MARK_LIMIT_NAME = "Max resident set"
 _OWNED_BIT = 1 << 59
 _START_BITS, _SERIAL_BITS, _CHECK_BITS = 12, 18, 7
 _LAST_SERIAL = (1 << _SERIAL_BITS) - 1
-_CAP_SYS_RESOURCE = 24  # <linux/capability.h>: may raise a hard limit again
 _NAME = re.compile(r"oomph-(?P<host>.+)-(?P<boot>[0-9a-f]{8})-(?P<namespace>\d+)-(?P<pid>\d+)-(?P<start>\d+)")
 
 
@@ -115,8 +115,8 @@ class Marks:
         self._serial = 0
         self._in_use: set[int] = set()
         _, hard = resource.getrlimit(process.MARK)
-        if hard != resource.RLIM_INFINITY and hard <= self.template and not has_capability(_CAP_SYS_RESOURCE):
-            # Inside a job of another supervisor a hard limit can only be lowered: marks that tell us no owner.
+        if hard != resource.RLIM_INFINITY and hard <= self.template and not has_capability(SYS_RESOURCE):
+            # This worker was started under a lower `ulimit -m`, which it cannot raise: marks that tell no owner.
             self._prefix, self.template = None, min(hard, _OWNED_BIT) - 1
 
     @property

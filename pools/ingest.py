@@ -17,7 +17,7 @@ from jobs.app import App
 from jobs.outcome import AttemptReport, Failed, JobError, Returned, Succeeded, Verdict
 from jobs.store import ClaimedJob
 from jobs.task import Pool
-from pools import process, rehearsal, startup
+from pools import process, rehearsal, shm, startup
 from pools.budget import MemoryBudget
 from pools.cgroups import CgroupError, Leaves
 from pools.errors import describe
@@ -142,7 +142,10 @@ class IngestPool:
             house.leaves, leaves = Leaves.prepare(options.cgroup, self._owner)
         except CgroupError as error:
             raise process.NotSupported(str(error)) from error
-        startup.say_what_encloses(options, house.scratches, self._marks, self._oom, leaves)
+        house.has_own_shm = shm.is_available()
+        startup.say_what_encloses(
+            options, house.scratches, self._marks, self._oom, leaves, has_own_shm=house.has_own_shm
+        )
         await self._spawner.start()
         self._watch.start()
         self._check_room()

@@ -1,8 +1,9 @@
 """Landlock: what a process may read and write, decided once and inherited by all that it starts (Linux 5.13).
 
 Two uses: with read paths, only those are readable and only the scratch folder is writable; and always, where the
-kernel can (Linux 6.12), a job's signals reach nothing outside the job, so it cannot kill the supervisor, the template
-or another job although they run as the same user.
+kernel can (Linux 6.12), a job's signals reach nothing outside the job: not the supervisor, the template or another job,
+although they run as the same user. Other ways to end or slow those down, by their limits and scheduling, are closed by
+`pools.seccomp`; their files in /proc, such as oom_score_adj, only by another user or by read paths.
 """
 
 import ctypes

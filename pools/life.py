@@ -56,6 +56,7 @@ class Household:
     user: UserFrame | None = None
     readable: list[str] | None = None
     leaves: Leaves | None = None
+    has_own_shm: bool = False
 
     def __post_init__(self) -> None:
         self.threads = Threads("ingest", 2)
@@ -168,6 +169,7 @@ class Life:
             # the supervisor as well.
             processes=0 if house.user is None else options.processes * house.slots,
             cpu_seconds=int(seconds) + CPU_MARGIN_SECONDS,
+            shm_mb=self.child.limit_mb if house.has_own_shm else 0,
         )
 
     async def _until_end(self) -> None:

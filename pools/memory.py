@@ -7,7 +7,8 @@ process by itself and not for shared memory, so the tree is also measured:
     cheap    RssAnon + RssShmem + VmSwap of every process, from /proc/PID/status. Never too low, but a page that two
              processes share counts for each.
     exact    Pss_Anon + Pss_Shmem + SwapPss, from smaps_rollup: the kernel walks every page table, some 10 ms a GiB.
-    files    blocks of memfds and files in /dev/shm that are open: such memory need not be mapped anywhere.
+    files    blocks of memfds and files in /dev/shm that are open: such memory need not be mapped anywhere. Of a
+             /dev/shm of the job's own, all that lies there. A memfd that travels through a socket is not seen.
 
 The larger of shared mappings and such files counts, since most files are mapped as well. So a job that has as much of
 the one as of the other can come to twice its limit; only a cgroup leaf is exact there.
@@ -172,7 +173,7 @@ class OpenFileReader:
 
     def read(self, pids: Collection[int], scratch_device: int, born_at: float) -> OpenFiles:
         """Each file once, however many hold it. `born_at` (Unix time) leaves out what was there before the job."""
-        shm: dict[tuple[int, int], int] = {}
+        shm: dict[tuple[int, int], int] = {(0, 0): self._own_shm_kb(pids)}
         unlinked: dict[int, int] = {}
         for pid in pids:
             folder = f"/proc/{pid}/fd"
@@ -186,3 +187,13 @@ class OpenFileReader:
                         elif info.st_dev == scratch_device and info.st_nlink == 0:
                             unlinked[info.st_ino] = info.st_blocks // 2
         return OpenFiles(sum(shm.values()), sum(unlinked.values()))
+
+    def _own_shm_kb(self, pids: Collection[int]) -> int:
+        for pid in pids:
+            with suppress(OSError):
+                folder = f"/proc/{pid}/root/dev/shm"
+                if os.stat(folder).st_dev in self._memory:  # noqa: PTH116
+                    return 0
+                sizes = os.statvfs(folder)
+                return (sizes.f_blocks - sizes.f_bfree) * sizes.f_frsize // 1024
+        return 0

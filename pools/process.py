@@ -53,6 +53,13 @@ def check_support() -> None:
     if not sys.platform.startswith("linux"):
         raise NotSupported(f"the pool `ingest` runs on Linux only, not on {sys.platform}")
     try:
+        resource.setrlimit(MARK, resource.getrlimit(MARK))
+    except ValueError as error:
+        raise NotSupported(
+            "RLIMIT_RSS cannot be set here, as in a job of another worker, which carries that worker's mark: the pool "
+            "`ingest` cannot run inside of it"
+        ) from error
+    try:
         os.close(os.pidfd_open(os.getpid()))
     except OSError as error:
         raise NotSupported(

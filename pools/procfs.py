@@ -79,12 +79,6 @@ def parse_memory(text: str) -> dict[str, int]:
     return {name: int(size) for name, size in _MEMORY.findall(text)}
 
 
-def has_capability(number: int) -> bool:
-    """Whether this process has the capability of this number in force."""
-    found = re.search(r"^CapEff:\s+([0-9a-f]+)$", slurp("/proc/self/status"), re.MULTILINE)
-    return bool(found and int(found[1], 16) >> number & 1)
-
-
 def parse_counter(text: str, name: str) -> int | None:
     """The line `name 123` of /proc/vmstat, of v2 memory.events or of v1 memory.oom_control."""
     found = re.search(rf"^{re.escape(name)} (\d+)$", text, re.MULTILINE)

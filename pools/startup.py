@@ -1,9 +1,10 @@
 """What a pool does and says before its first child: sweep, check what was asked for, tell what encloses a job."""
 
 import logging
+import os
 from pathlib import Path
 
-from pools import cgroups, landlock
+from pools import cgroups, landlock, seccomp, shm
 from pools.identity import Marks
 from pools.leftovers import sweep_processes
 from pools.oom import OomWatch
@@ -46,7 +47,7 @@ def readable_paths(wanted: tuple[str, ...]) -> list[str] | None:
 
 
 def say_what_encloses(
-    options: IngestOptions, scratches: ScratchFolders, marks: Marks, oom: OomWatch, leaves: str
+    options: IngestOptions, scratches: ScratchFolders, marks: Marks, oom: OomWatch, leaves: str, *, has_own_shm: bool
 ) -> None:
     """One line: what is on, what is off and why."""
     for name in oom.blind_to:
@@ -54,11 +55,21 @@ def say_what_encloses(
     told = {
         "start": options.start_method,
         "cgroup leaf per child": leaves,
-        "user": options.user or "the worker's own",
+        "user": options.user or _own_user(),
         "paths": "restricted by Landlock" if options.read_paths else "not restricted (WORKER_INGEST_READ_PATHS)",
         "signals": "kept inside the job" if landlock.scopes_signals() else "not kept in (needs Landlock, Linux 6.12)",
-        "sweep by mark": "on" if marks.are_owned else "off (this worker runs inside a job of another one)",
+        "limits, scheduling, marks and mounts": (
+            "its own only" if seccomp.is_available() else "not kept in (needs seccomp, on x86-64 or arm64)"
+        ),
+        shm.FOLDER: "its own, counted and removed" if has_own_shm else "shared (its own needs a worker that may mount)",
+        "sweep by mark": "on" if marks.are_owned else "off (this worker runs under a lower `ulimit -m`)",
     }
     if is_tmpfs(scratches.parent):
         told["scratch"] = f"{scratches.parent} is memory, up to {options.scratch_mb} MB a job beyond its limit"
     log.info("children are enclosed: %s", "; ".join(f"{name}: {value}" for name, value in told.items()))
+
+
+def _own_user() -> str:
+    if os.geteuid() != 0:
+        return "the worker's own"
+    return "the worker's own, root, to whom most of this host's files belong (WORKER_INGEST_USER)"

@@ -32,6 +32,7 @@ RECOVERY = "tests/jobs/test_recovery.py::"
 SCHEDULER = "tests/jobs/test_scheduler.py::"
 INTENTS = "tests/pools/test_ingest_intents.py::"
 LEFTOVERS = "tests/pools/test_ingest_leftovers.py::"
+REACH = "tests/pools/test_reach.py::"
 SWEEP = "tests/pools/test_sweep.py::"
 
 OLDER = f"{CLAIMS}test_what_an_older_claim_writes_changes_nothing"
@@ -582,6 +583,38 @@ MUTATIONS = (
         "            elif mark in running or stats([pid]) == [orphan.stat]:",
         "            elif False:",
         (f"{LEFTOVERS}test_an_orphan_that_ends_while_its_job_runs_is_reaped",),
+    ),
+    Mutation(
+        "a job's filter of system calls",
+        "pools/enclosure.py",
+        "    seccomp.install()\n",
+        "",
+        (
+            f"{REACH}test_a_job_sets_limits_and_priorities_of_itself_only",
+            f"{REACH}test_a_job_keeps_its_mark_in_all_its_processes",
+            f"{REACH}test_what_would_outlast_the_job_uncounted_is_refused",
+        ),
+    ),
+    Mutation(
+        "what root may do is taken from a job",
+        "pools/enclosure.py",
+        "    capabilities.keep_those_of_files()",
+        "    pass",
+        (f"{REACH}test_a_job_of_root_keeps_only_the_capabilities_of_files",),
+    ),
+    Mutation(
+        "a /dev/shm of the job's own",
+        "pools/life.py",
+        "shm_mb=self.child.limit_mb if house.has_own_shm else 0",
+        "shm_mb=0",
+        (f"{REACH}test_what_a_job_leaves_in_shared_memory_is_gone_with_it",),
+    ),
+    Mutation(
+        "what lies in a job's /dev/shm is counted",
+        "pools/memory.py",
+        "{(0, 0): self._own_shm_kb(pids)}",
+        "{}",
+        (f"{REACH}test_what_lies_in_shared_memory_counts_also_when_nobody_has_it_open",),
     ),
     Mutation(
         "the subreaper",

@@ -4,6 +4,7 @@
 
 import asyncio
 import ctypes
+import errno
 import os
 import resource
 import signal
@@ -271,20 +272,27 @@ def daemon_that_ends(text: str, job: JobContext) -> Report:
     return Report(text="")
 
 
-def changes_its_mark(text: str, job: JobContext) -> Report:
-    """Leaves a process with another mark and in a group of its own; `text` says whether its session is another too."""
+def leaves_a_stray(text: str, job: JobContext) -> Report:
+    """Leaves a process in a group of its own, once somebody has taken its mark, which it could not do itself.
+
+    `text` is the file that tells its pid, and after a colon whether it has a session of its own too.
+    """
+    path, _, session = text.partition(":")
     read_end, write_end = os.pipe()
     if (pid := os.fork()) == 0:
         if os.fork() == 0:
-            os.setsid() if text == "and its session" else os.setpgid(0, 0)
-            _, hard = resource.getrlimit(resource.RLIMIT_RSS)
-            resource.setrlimit(resource.RLIMIT_RSS, (0, hard - 1))
+            os.setsid() if session else os.setpgid(0, 0)
             os.write(write_end, str(os.getpid()).encode())
             while True:
                 time.sleep(60)
         os._exit(0)
     os.waitpid(pid, 0)
-    return Report(text=os.read(read_end, 32).decode())
+    stray = int(os.read(read_end, 32))
+    own = resource.getrlimit(resource.RLIMIT_RSS)
+    Path(path).write_text(str(stray))
+    while resource.prlimit(stray, resource.RLIMIT_RSS) == own:
+        time.sleep(0.01)
+    return Report(text=str(stray))
 
 
 def orphan_that_ends_and_wait(text: str, job: JobContext) -> None:
@@ -626,6 +634,75 @@ def writes(text: str, job: JobContext) -> None:
 
 def signals(text: str, job: JobContext) -> None:
     os.kill(int(text), signal.SIGTERM)
+
+
+def tries(text: str, job: JobContext) -> Report:
+    """Each line is an expression; what each came to, or the name of its error."""
+
+    def call(number: int, *arguments: object) -> str:
+        """A system call by number."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        result = libc.syscall(ctypes.c_long(number), *arguments)
+        return errno.errorcode[ctypes.get_errno()] if result == -1 else str(result)
+
+    known = {"os": os, "resource": resource, "call": call, "ctypes": ctypes, "Path": Path, "run": run_program}
+    outcomes = []
+    for line in text.splitlines():
+        try:
+            outcomes.append(str(eval(line, known)))
+        except Exception as error:  # noqa: BLE001
+            outcomes.append(type(error).__name__)
+    return Report(text=repr(outcomes))
+
+
+def run_program(*arguments: str) -> str:
+    return subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+
+
+def calls_as_a_32_bit_program(text: str, job: JobContext) -> None:
+    """getpid by int 0x80."""
+    import mmap
+
+    memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    memory.write(bytes.fromhex("b814000000cd80c3"))
+    ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(memory)))()
+
+
+def pins_a_new_thread(text: str, job: JobContext) -> Report:
+    """As OpenMP does: the C library sets the affinity of the thread that it makes, by its number."""
+    libc = ctypes.CDLL(None)
+    attributes, cpus = ctypes.create_string_buffer(128), (ctypes.c_ulong * 16)(1)
+    libc.pthread_attr_init(attributes)
+    libc.pthread_attr_setaffinity_np(attributes, ctypes.c_size_t(ctypes.sizeof(cpus)), cpus)
+    thread = ctypes.c_ulong()
+    run = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(lambda _: None)
+    status = libc.pthread_create(ctypes.byref(thread), attributes, run, None)
+    if status == 0:
+        libc.pthread_join(thread, None)
+    return Report(text=str(status))
+
+
+def fills_shm(text: str, job: JobContext) -> Report:
+    """So many MiB in files that are written and closed; with a second number, so many of its own too, for a while."""
+    files, own = map(int, text.split())
+    for number in range(files):
+        Path(f"/dev/shm/oomph-test-{os.getpid()}-{number}").write_bytes(b"x" * MIB)
+    held = bytearray(b"x") * (own * MIB)
+    time.sleep(10 if held else 0)
+    return Report(text=str(os.getpid()))
+
+
+def shares_a_lock(text: str, job: JobContext) -> Report:
+    """With a process of its own, through /dev/shm."""
+    import multiprocessing
+
+    context = multiprocessing.get_context("fork")
+    lock = context.Lock()
+    with lock:
+        process = context.Process(target=lock.acquire, args=(False,))
+        process.start()
+        process.join()
+    return Report(text=str(process.exitcode))
 
 
 def kills_its_helper(text: str, job: JobContext) -> Report:
