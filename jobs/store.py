@@ -278,7 +278,7 @@ class JobStore:
         return str(rows[0][0]) if rows else None
 
     async def progress(self, news: Mapping[Fence, tuple[float, str]]) -> set[Fence]:
-        """Publish `(fraction, note)` of running jobs. Returns the fences that were lost."""
+        """Publish `(fraction, note)` of running jobs. Returns the fences that it did not write: lost, ended or held."""
         rows = await self._database.fetch(
             "progress",
             ids=[fence.id for fence in news],
@@ -287,6 +287,12 @@ class JobStore:
             notes=[storable(note) for _, note in news.values()],
         )
         return set(news) - {Fence(*row) for row in rows}
+
+    async def statuses(self, fences: Collection[Fence]) -> dict[Fence, str]:
+        """The status of each job of which this is still the newest claim."""
+        ids, claims = [fence.id for fence in fences], [fence.claim for fence in fences]
+        rows = await self._database.fetch("statuses", ids=ids, claims=claims)
+        return {Fence(job_id, claim): status for job_id, claim, status in rows}
 
     async def cancels(self, worker_id: UUID) -> list[Fence]:
         """The running jobs of this worker that an operator wants cancelled."""

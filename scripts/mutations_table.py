@@ -110,9 +110,9 @@ MUTATIONS = (
     Mutation(
         "progress: the lock between look and write",
         PROGRESS,
-        "       FOR NO KEY UPDATE OF job\n",
+        "       FOR NO KEY UPDATE OF job SKIP LOCKED\n",
         "",
-        (f"{CLAIMS}test_a_write_that_waits_behind_the_end_of_its_claim_is_lost[progress]",),
+        (f"{CLAIMS}test_progress_passes_over_what_somebody_holds_and_is_lost_with_its_claim",),
     ),
     Mutation(
         "every other end: the claim number",

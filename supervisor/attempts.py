@@ -148,14 +148,20 @@ class Attempts:
         news, self._progress = self._progress, {}
         if news:
             try:
-                lost = await self._store.progress(news)
+                refused = await self._store.progress(news)
+                statuses = await self._store.statuses(refused) if refused else {}
             except DatabaseUnavailable:
                 self._progress = news | self._progress
                 raise
-            for fence in lost:
-                if (execution := self._running.get(fence)) is not None:
-                    log.warning("job %s: its progress is refused, its lease was lost", fence.id)
-                    execution.stop(Intent.LEASE_LOST)
+            for fence in refused & self._running.keys():
+                match statuses.get(fence):
+                    case "running":  # somebody holds its row, perhaps its own handler
+                        self._progress.setdefault(fence, news[fence])
+                    case "succeeded":  # by its handler's own transaction, after which it still works
+                        pass
+                    case _:
+                        log.warning("job %s: its progress is refused, its lease was lost", fence.id)
+                        self._running[fence].stop(Intent.LEASE_LOST)
         return PROGRESS_SECONDS
 
     def _publish(self, execution: Execution, fraction: float, note: str) -> None:
