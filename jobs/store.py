@@ -16,6 +16,7 @@ from psycopg import errors
 from jobs.app import App
 from jobs.backoff import backoff
 from jobs.database import LOCK_TIMEOUT_MS, Database, Locked, Session, json_or_none
+from jobs.declarations import publish
 from jobs.failpoints import Failpoint, failpoint
 from jobs.health import judge
 from jobs.outcome import (
@@ -126,14 +127,7 @@ class JobStore:
         """Make this worker known, with a lease from now on, and publish its kinds' declarations."""
         tasks = sorted((handler.task for handler in app.handlers.values()), key=lambda task: task.kind)
         async with self._database.transaction() as session:
-            await session.fetch(
-                "declare_kinds",
-                kinds=[task.kind for task in tasks],
-                pools=[str(task.pool) for task in tasks],
-                priorities=[int(task.priority) for task in tasks],
-                max_attempts=[task.max_attempts for task in tasks],
-                timeouts=[task.timeout for task in tasks],
-            )
+            await publish(session, tasks)
             await session.fetch(
                 "register",
                 worker_id=worker_id,

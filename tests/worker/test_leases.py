@@ -231,3 +231,11 @@ def test_the_frozen_package_is_importable_as_a_program() -> None:
         [sys.executable, "-m", "supervisor", "--help"], cwd=root, capture_output=True, text=True, check=True
     )
     assert "--pools" in done.stdout
+
+
+def test_a_start_that_somebodys_lock_refuses_says_so(bench: Bench) -> None:
+    with psycopg.connect(bench.url) as holder:
+        holder.execute("LOCK TABLE background_workers")
+        worker = bench.launch()
+        assert worker.wait() == 1
+    assert "the database refuses, because another session holds a lock" in worker.text()
