@@ -77,6 +77,11 @@ class Attempts:
         """Every claim that this process knows of."""
         return [*self._running, *self._outcomes.fences]
 
+    @property
+    def under_lease(self) -> int:
+        """Claims of the present lease, as far as they are known: a refund of an earlier one may be held for long."""
+        return len(self._running) + self._outcomes.trusted
+
     def start(self, pool: Pool, jobs: Sequence[ClaimedJob], trusted: Callable[[], bool]) -> None:
         """Run claimed jobs of one pool, whose slots must be free.
 
@@ -149,6 +154,7 @@ class Attempts:
         if news:
             try:
                 refused = await self._store.progress(news)
+                failpoint(Failpoint.PROGRESS_WRITTEN)
                 statuses = await self._store.statuses(refused) if refused else {}
             except DatabaseUnavailable:
                 self._progress = news | self._progress

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -15,6 +16,13 @@ from supervisor.worker import END_SECONDS, LEAVE_SECONDS
 from tests.proxy import Proxy
 from tests.worker.app import AGENT, DEADLY, INGEST, SYSTEM
 from tests.worker.conftest import Bench
+
+CLAIMED_UNHEARD = (  # as if the worker had claimed it and the answer had been lost
+    "UPDATE background_jobs SET status = 'running', run_after = now(), claim = claim + 1, attempt = attempt + 1, "
+    "started_at = clock_timestamp(), "
+    "worker_id = (SELECT id FROM background_workers WHERE lost_at IS NULL AND lease_until > clock_timestamp()) "
+    "WHERE id = %s"
+)
 
 
 def test_a_blocked_loop_keeps_its_leases_and_the_log_names_the_frame(bench: Bench) -> None:
@@ -107,6 +115,9 @@ def test_a_row_that_somebody_holds_keeps_no_worker_from_its_next_lease(bench: Be
             worker.wait_log("lost its lease")
         for job_id in [bench.put(task) for task in others]:
             bench.wait(job_id, "succeeded")
+        unknown = bench.put(AGENT, run_after=timedelta(hours=1))
+        bench.db.execute(CLAIMED_UNHEARD, [unknown])
+        bench.wait(unknown, "succeeded")
         assert bench.attempts(held) == []
     # Whoever comes first when the row is free: the refund that is offered all the time, or a rescue.
     wait_for(lambda: bench.attempts(held), "the attempt's end")
