@@ -179,3 +179,14 @@ def test_a_transaction_that_the_server_ended_is_written_again_and_charges_nobody
     assert worker.wait() == 0
     assert bench.attempts(job_id, "verdict, charged") == [("released", False)]
     assert bench.job(job_id, "status, attempt") == ("queued", 0)
+
+
+def test_a_refund_that_the_database_refuses_becomes_no_charged_failure(bench: Bench) -> None:
+    bench.db.execute("ALTER TABLE background_attempts ADD CHECK (verdict <> 'released')")
+    worker = bench.start(WORKER_LEASE_SECONDS="60", WORKER_SHUTDOWN_SECONDS="0.1")
+    job_id = bench.put(AGENT, "wait", 60)
+    bench.wait(job_id, "running")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert bench.attempts(job_id) == []
+    assert bench.job(job_id, "status") == ("running",)  # for a rescue, once the lease is over
