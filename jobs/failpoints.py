@@ -22,8 +22,10 @@ EXIT_STATUS = 70  # EX_SOFTWARE of sysexits.h
 class Failpoint(StrEnum):
     """Every place there is, in the order of a job's life: what is done -> what is not done yet."""
 
+    SCHEDULES_SYNCED = "schedules-synced"  # the schedules are written -> the worker registers
     REGISTERED = "registered"  # the worker is known -> its lease is kept
     CLAIMED = "claimed"  # a claim is committed -> its jobs are started
+    PROBE_CLAIMED = "probe-claimed"  # the claim of a probe is committed -> it is started
     SPAWNED = "spawned"  # (template) a child is forked -> its pid is told
     BORN = "born"  # a child is ours -> its gate is opened
     GATE_OPENED = "gate-opened"  # the child has its job -> its end is waited for
@@ -39,14 +41,17 @@ class Failpoint(StrEnum):
     STREAK_COUNTED = "streak-counted"  # a kind's streak has moved -> it is committed with the outcome
     OUTCOME_WRITTEN = "outcome-written"  # another outcome is executed -> it is committed
     OUTCOME_COMMITTED = "outcome-committed"  # another outcome is committed -> the worker knows
+    PROGRESS_WRITTEN = "progress-written"  # progress is committed -> attempts that turn out to be lost are told to end
     CANCEL_READ = "cancel-read"  # an operator's cancel is read -> the attempt is told
     RENEWED = "renewed"  # the lease is renewed -> the worker trusts it
     LEASE_LOST = "lease-lost"  # the keeper sees that the lease is lost -> the worker is told
     TENURE_LOST = "tenure-lost"  # the attempts of a lost lease are told to end -> a new id is taken
     LOSS_MARKED = "loss-marked"  # a worker is marked as lost -> its jobs are settled
     RESCUE_WRITTEN = "rescue-written"  # jobs of a lost worker are settled -> that is committed
+    RESCUE_COMMITTED = "rescue-committed"  # a batch of them is committed -> the next one is looked for
     UNKNOWN_FOUND = "unknown-found"  # claims whose answer was lost are found -> they are given back
     OCCURRENCE_FIRED = "occurrence-fired"  # an occurrence is in the queue -> its schedule is advanced
+    TICK_COMMITTED = "tick-committed"  # occurrences are committed -> the pools are woken for them
     DRAINED = "drained"  # a shutdown has waited long enough -> what still runs is given back
     RELEASED = "released"  # everything is given back -> the worker's row is taken away
     DEREGISTERED = "deregistered"  # the worker's row is gone -> its process ends

@@ -66,6 +66,8 @@ class Recovery:
         more = True
         while more:
             batch, more = await self._rescue_batch(passed_over)
+            if batch:
+                failpoint(Failpoint.RESCUE_COMMITTED)
             settled += batch
         return settled
 

@@ -39,6 +39,7 @@ class Scheduler:
                     grace=schedule.grace,
                     next_occurrence=next_after(now, schedule.every),
                 )
+        failpoint(Failpoint.SCHEDULES_SYNCED)
 
     async def tick(self) -> set[Pool]:
         """Fire what is due; return the pools that have a job now."""
@@ -62,6 +63,8 @@ class Scheduler:
                 await session.fetch(
                     "advance_schedule", name=name, next_occurrence=plan.next_occurrence, fired=occurrence
                 )
+        if fired:
+            failpoint(Failpoint.TICK_COMMITTED)
         return fired
 
     async def seconds_to_next(self) -> float | None:

@@ -16,6 +16,7 @@ from psycopg import errors
 from jobs.app import App
 from jobs.backoff import backoff
 from jobs.database import LOCK_TIMEOUT_MS, Database, Locked, Session, json_or_none
+from jobs.declarations import publish
 from jobs.failpoints import Failpoint, failpoint
 from jobs.health import judge
 from jobs.outcome import (
@@ -126,14 +127,7 @@ class JobStore:
         """Make this worker known, with a lease from now on, and publish its kinds' declarations."""
         tasks = sorted((handler.task for handler in app.handlers.values()), key=lambda task: task.kind)
         async with self._database.transaction() as session:
-            await session.fetch(
-                "declare_kinds",
-                kinds=[task.kind for task in tasks],
-                pools=[str(task.pool) for task in tasks],
-                priorities=[int(task.priority) for task in tasks],
-                max_attempts=[task.max_attempts for task in tasks],
-                timeouts=[task.timeout for task in tasks],
-            )
+            await publish(session, tasks)
             await session.fetch(
                 "register",
                 worker_id=worker_id,
@@ -278,7 +272,7 @@ class JobStore:
         return str(rows[0][0]) if rows else None
 
     async def progress(self, news: Mapping[Fence, tuple[float, str]]) -> set[Fence]:
-        """Publish `(fraction, note)` of running jobs. Returns the fences that were lost."""
+        """Publish `(fraction, note)` of running jobs. Returns the fences that it did not write: lost, ended or held."""
         rows = await self._database.fetch(
             "progress",
             ids=[fence.id for fence in news],
@@ -287,6 +281,12 @@ class JobStore:
             notes=[storable(note) for _, note in news.values()],
         )
         return set(news) - {Fence(*row) for row in rows}
+
+    async def statuses(self, fences: Collection[Fence]) -> dict[Fence, str]:
+        """The status of each job of which this is still the newest claim."""
+        ids, claims = [fence.id for fence in fences], [fence.claim for fence in fences]
+        rows = await self._database.fetch("statuses", ids=ids, claims=claims)
+        return {Fence(job_id, claim): status for job_id, claim, status in rows}
 
     async def cancels(self, worker_id: UUID) -> list[Fence]:
         """The running jobs of this worker that an operator wants cancelled."""

@@ -111,9 +111,9 @@ MUTATIONS = (
     Mutation(
         "progress: the lock between look and write",
         PROGRESS,
-        "       FOR NO KEY UPDATE OF job\n",
+        "       FOR NO KEY UPDATE OF job SKIP LOCKED\n",
         "",
-        (f"{CLAIMS}test_a_write_that_waits_behind_the_end_of_its_claim_is_lost[progress]",),
+        (f"{CLAIMS}test_progress_passes_over_what_somebody_holds_and_is_lost_with_its_claim",),
     ),
     Mutation(
         "every other end: the claim number",
@@ -418,6 +418,27 @@ MUTATIONS = (
         "AND job.status = 'running')",
         "AND false)",
         (f"{RECOVERY}test_lost_workers_are_forgotten_after_a_day_but_not_while_a_job_names_them",),
+    ),
+    Mutation(
+        "a lost lease: what somebody holds keeps nobody from the next one",
+        "supervisor/worker.py",
+        " or time.monotonic() >= until:",
+        ":",
+        ("tests/worker/test_leases.py::test_a_row_that_somebody_holds_keeps_no_worker_from_its_next_lease",),
+    ),
+    Mutation(
+        "a pause: what waits for memory is given back",
+        "supervisor/attempts.py",
+        "execution.stop(Intent.PAUSED)",
+        "pass",
+        ("tests/worker/test_control.py::test_a_job_that_waits_for_memory_when_its_kind_is_paused_is_given_back",),
+    ),
+    Mutation(
+        "a refund that is refused is no failure",
+        "supervisor/outcomes.py",
+        "if not report.outcome.verdict.is_charged:",
+        "if False:",
+        ("tests/worker/test_outcomes.py::test_a_refund_that_the_database_refuses_becomes_no_charged_failure",),
     ),
     # The streak.
     Mutation(

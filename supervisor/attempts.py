@@ -77,6 +77,11 @@ class Attempts:
         """Every claim that this process knows of."""
         return [*self._running, *self._outcomes.fences]
 
+    @property
+    def under_lease(self) -> int:
+        """Claims of the present lease, as far as they are known: a refund of an earlier one may be held for long."""
+        return len(self._running) + self._outcomes.trusted
+
     def start(self, pool: Pool, jobs: Sequence[ClaimedJob], trusted: Callable[[], bool]) -> None:
         """Run claimed jobs of one pool, whose slots must be free.
 
@@ -148,14 +153,21 @@ class Attempts:
         news, self._progress = self._progress, {}
         if news:
             try:
-                lost = await self._store.progress(news)
+                refused = await self._store.progress(news)
+                failpoint(Failpoint.PROGRESS_WRITTEN)
+                statuses = await self._store.statuses(refused) if refused else {}
             except DatabaseUnavailable:
                 self._progress = news | self._progress
                 raise
-            for fence in lost:
-                if (execution := self._running.get(fence)) is not None:
-                    log.warning("job %s: its progress is refused, its lease was lost", fence.id)
-                    execution.stop(Intent.LEASE_LOST)
+            for fence in refused & self._running.keys():
+                match statuses.get(fence):
+                    case "running":  # somebody holds its row, perhaps its own handler
+                        self._progress.setdefault(fence, news[fence])
+                    case "succeeded":  # by its handler's own transaction, after which it still works
+                        pass
+                    case _:
+                        log.warning("job %s: its progress is refused, its lease was lost", fence.id)
+                        self._running[fence].stop(Intent.LEASE_LOST)
         return PROGRESS_SECONDS
 
     def _publish(self, execution: Execution, fraction: float, note: str) -> None:

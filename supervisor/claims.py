@@ -192,6 +192,8 @@ class Claims:
                     return taken, True
             if self._probe[pool] and taken < slots:
                 probes = await self._store.claim_probe(self._worker_id, pool, kinds)
+                if probes:
+                    failpoint(Failpoint.PROBE_CLAIMED)
                 self._start(pool, probes)
                 taken += len(probes)
                 self._probe[pool] = False

@@ -27,7 +27,7 @@ class CleanUp:
         """One pass. Returns the seconds until the next; raises `DatabaseUnavailable`."""
         tenure = self._tenure()
         chores = await self._recovery.chores(tenure.worker_id)
-        if chores.running > len(self._attempts.fences):
+        if chores.running > self._attempts.under_lease:
             await tenure.claims.release_unknown()
         if chores.blocked:
             await self._recovery.sweep_blocked()

@@ -64,6 +64,11 @@ class OutcomeWriter:
         """The attempts that ended and are not written yet."""
         return list(self._pending)
 
+    @property
+    def trusted(self) -> int:
+        """How many of them belong to a lease that still holds."""
+        return sum(pending.trusted() for pending in self._pending.values())
+
     def submit(
         self, fence: Fence, report: AttemptReport, trusted: Callable[[], bool], settled: Callable[[], None]
     ) -> None:

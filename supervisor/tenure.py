@@ -10,6 +10,7 @@ from datetime import timedelta
 from importlib.metadata import version
 
 from jobs.app import App
+from jobs.database import DatabaseUnavailable
 from jobs.failpoints import Failpoint, failpoint
 from jobs.recovery import Recovery
 from jobs.store import JobStore
@@ -20,6 +21,8 @@ from supervisor.leases import LeaseKeeper
 from supervisor.settings import Settings
 
 log = logging.getLogger("oomph.worker")
+
+TRIES = 3  # to take a lease that is not over as it begins: a host that is held up that often had better say so
 
 
 class Tenure:
@@ -49,29 +52,35 @@ class Tenure:
 
         `running()` is false once the worker drains; `ready[pool]()` while that pool could not start a job.
         """
-        worker_id = uuid.uuid4()
-        sent = time.monotonic()
-        await store.register(
-            worker_id,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=version("oomph"),
-            pools=[str(pool) for pool in settings.worker_pools],
-            app=app,
-            lease=timedelta(seconds=settings.worker_lease_seconds),
-        )
-        failpoint(Failpoint.REGISTERED)
-        keeper = LeaseKeeper(
-            settings.database_url,
-            worker_id,
-            lease=settings.worker_lease_seconds,
-            heartbeat=settings.worker_heartbeat_seconds,
-            margin=settings.lease_margin,
-            block_warning=settings.worker_block_warning_seconds,
-            registered_at=sent,
-            on_lost=on_lost,
-            last_resort=last_resort,
-        )
+        for _ in range(TRIES):
+            worker_id = uuid.uuid4()
+            sent = time.monotonic()
+            await store.register(
+                worker_id,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                version=version("oomph"),
+                pools=[str(pool) for pool in settings.worker_pools],
+                app=app,
+                lease=timedelta(seconds=settings.worker_lease_seconds),
+            )
+            failpoint(Failpoint.REGISTERED)
+            keeper = LeaseKeeper(
+                settings.database_url,
+                worker_id,
+                lease=settings.worker_lease_seconds,
+                heartbeat=settings.worker_heartbeat_seconds,
+                margin=settings.lease_margin,
+                block_warning=settings.worker_block_warning_seconds,
+                registered_at=sent,
+                on_lost=on_lost,
+                last_resort=last_resort,
+            )
+            if keeper.trusted:
+                break
+            log.warning("worker %s was held up until its lease was over, and takes another", worker_id)
+        else:
+            raise DatabaseUnavailable(f"{TRIES} leases of {settings.worker_lease_seconds:g} s were over as they began")
         keeper.start()
         claims = Claims(
             worker_id,

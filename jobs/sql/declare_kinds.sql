@@ -1,11 +1,14 @@
--- What a worker knows of its kinds, for background_enqueue() and for people. In the order of their names: two workers
--- that start at once lock them in the same order.
+-- What a worker knows of its kinds, for background_enqueue() and for people. Nothing is locked where nothing differs: a
+-- service may hold a kind's row for minutes. In the order of their names: two workers that start at once lock them in the
+-- same order.
 INSERT INTO background_kinds AS k (kind, pool, priority, max_attempts, timeout)
 SELECT * FROM unnest(%(kinds)s::text[], %(pools)s::text[], %(priorities)s::smallint[], %(max_attempts)s::integer[],
                      %(timeouts)s::interval[]) AS given (kind, pool, priority, max_attempts, timeout)
+ WHERE NOT EXISTS (SELECT FROM background_kinds AS same
+                    WHERE same.kind = given.kind
+                      AND (same.pool, same.priority, same.max_attempts, same.timeout)
+                          IS NOT DISTINCT FROM (given.pool, given.priority, given.max_attempts, given.timeout))
  ORDER BY given.kind
 ON CONFLICT (kind) DO UPDATE
    SET pool = excluded.pool, priority = excluded.priority, max_attempts = excluded.max_attempts,
        timeout = excluded.timeout
- WHERE (k.pool, k.priority, k.max_attempts, k.timeout)
-       IS DISTINCT FROM (excluded.pool, excluded.priority, excluded.max_attempts, excluded.timeout)

@@ -1,6 +1,11 @@
--- Invariant 7: an unchanged schedule goes on where the last worker stopped; a changed one starts anew on its own grid.
+-- Invariant 7: an unchanged schedule goes on where the last worker stopped, and is not even locked; a changed one starts
+-- anew on its own grid.
 INSERT INTO background_schedules AS s (name, app, kind, every, misfire, overlap, grace, next_occurrence)
-VALUES (%(name)s, %(app)s, %(kind)s, %(every)s, %(misfire)s, %(overlap)s, %(grace)s, %(next_occurrence)s)
+SELECT %(name)s, %(app)s, %(kind)s, %(every)s, %(misfire)s, %(overlap)s, %(grace)s, %(next_occurrence)s
+ WHERE NOT EXISTS (SELECT FROM background_schedules AS same
+                    WHERE same.name = %(name)s
+                      AND (same.app, same.kind, same.every, same.misfire, same.overlap, same.grace)
+                          = (%(app)s, %(kind)s, %(every)s, %(misfire)s, %(overlap)s, %(grace)s))
 ON CONFLICT (name) DO UPDATE
    SET app = excluded.app, kind = excluded.kind, every = excluded.every, misfire = excluded.misfire,
        overlap = excluded.overlap, grace = excluded.grace, revision = s.revision + 1,

@@ -14,8 +14,10 @@ def explain(error: Exception) -> str | None:
     if isinstance(error, CommandError):
         return str(error)
     # Here and not above: a command that succeeds needs none of them.
+    from psycopg.errors import ReadOnlySqlTransaction
+
     from jobs.control import ControlError
-    from jobs.database import DatabaseUnavailable
+    from jobs.database import DatabaseUnavailable, Locked
     from jobs.loading import AppError
     from jobs.migrate import SchemaError
     from pools.process import NotSupported
@@ -27,6 +29,10 @@ def explain(error: Exception) -> str | None:
         case SettingsError():
             lines = str(error).splitlines()
             return lines[0] if len(lines) == 1 else "\n  ".join(["nothing was started, for these reasons:", *lines])
+        case Locked():
+            return f"the database refuses, because another session holds a lock that is needed: {error}"
+        case DatabaseUnavailable() if isinstance(error.__cause__, ReadOnlySqlTransaction):
+            return f"the database refuses, because it is read-only: {error}"
         case DatabaseUnavailable():
             return f"the database does not answer: {error}"
         case ControlError() | AppError() | SchemaError() | EmbeddedServerError() | TemplateError() | NotSupported():

@@ -22,7 +22,7 @@ ALONE = "OOMPH_FAILPOINTS_ALONE"  # =1: each place has a worker of its own for e
 AT_ONCE = 8  # most of the time a trial waits
 SETTINGS = {"track_commit_timestamp": "on", "max_connections": "400"}
 # An exception at these ends the process, with a status that is not 0: never half alive.
-FATAL = {Failpoint.REGISTERED, Failpoint.RENEWED, *AT_LOSS, *AT_SHUTDOWN}
+FATAL = {Failpoint.SCHEDULES_SYNCED, Failpoint.REGISTERED, Failpoint.RENEWED, *AT_LOSS, *AT_SHUTDOWN}
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from typing import Any
 import psutil
 import psycopg
 
-from jobs import ControlError, cancel, enqueue, resume
+from jobs import ControlError, cancel, enqueue, pause, resume
 from jobs.failpoints import Failpoint
 from supervisor.testing.processes import WorkerProcess
-from tests.chaos.app import AGENT, HURRIED, INGEST, TICKS, URL, Ordeal
+from tests.chaos.app import AGENT, HURRIED, INGEST, SYSTEM, TICKS, URL, Ordeal
 from tests.chaos.checker import check
 from tests.chaos.history import read
 
@@ -90,7 +90,9 @@ class Trial:
         if Failpoint.RENEWED in self.places:  # longer than a lease that nobody renews
             self._put(AGENT, "wait", 5)
             self._put(INGEST, "wait", 5)
-        if self.places & {Failpoint.LOSS_MARKED, Failpoint.RESCUE_WRITTEN}:
+        if Failpoint.PROGRESS_WRITTEN in self.places:  # longer than progress is gathered
+            self._put(AGENT, "wait", 2)
+        if self.places & {Failpoint.LOSS_MARKED, Failpoint.RESCUE_WRITTEN, Failpoint.RESCUE_COMMITTED}:
             (dead,) = self._row(DEAD_WORKER)
             self._db.execute(STEAL, [dead, self._put(AGENT, "wait", 0.1)])
         self._victim = self._start(",".join(f"{place}:{self.action}" for place in sorted(self.places)))
@@ -123,6 +125,10 @@ class Trial:
             if status != "running":
                 return False
             cancel(self._db, self._to_cancel, actor="trial")
+        if Failpoint.PROBE_CLAIMED in self.places:
+            pause(self._db, SYSTEM.kind, actor="trial")
+            self._put(SYSTEM, "wait", 0.1)
+            resume(self._db, SYSTEM.kind, actor="trial", probe=True)
         if Failpoint.UNKNOWN_FOUND in self.places:
             with self._db.transaction():
                 job = self._put(AGENT, "wait", 0.1)
@@ -165,7 +171,8 @@ class Trial:
                 self.violations.append(f"the peer ended with status {status}")
 
     def _left(self) -> list[int]:
-        for (kind,) in self._db.execute("SELECT kind FROM background_kinds WHERE paused_at IS NOT NULL").fetchall():
+        paused = self._db.execute("SELECT kind FROM background_kinds WHERE paused_at IS NOT NULL").fetchall()
+        for (kind,) in paused if Failpoint.PROBE_CLAIMED not in self.places - self.reached else []:
             with suppress(ControlError):
                 resume(self._db, kind, actor="trial")
         values = [[task.kind for task in TICKS], self._victim.pid, self._is_dead(self._victim)]
@@ -214,7 +221,7 @@ class Trial:
 
 def groups(action: str, *, alone: bool) -> Iterable[frozenset[Failpoint]]:
     """Which places are armed together. A process dies once, so a kill has a worker of its own."""
-    single = {Failpoint.REGISTERED, Failpoint.RENEWED} | AT_LOSS | AT_SHUTDOWN | IN_CHILDREN
+    single = {Failpoint.SCHEDULES_SYNCED, Failpoint.REGISTERED, Failpoint.RENEWED} | AT_LOSS | AT_SHUTDOWN | IN_CHILDREN
     if action == "kill" or alone:
         return [frozenset({place}) for place in Failpoint]
     shared = [place for place in Failpoint if place not in single]

@@ -117,6 +117,13 @@ async def on_loop(payload: Work, job: JobContext) -> Answer:
         case "progress":
             job.progress(0.5, "half way")
             await asyncio.sleep(payload.seconds)
+        case "complete in and go on":
+            async with await psycopg.AsyncConnection.connect(os.environ["DATABASE_URL"]) as connection:
+                await job.complete_in(connection)
+            job.progress(1.0, "afterwards")
+            await asyncio.sleep(payload.seconds)
+            async with await psycopg.AsyncConnection.connect(os.environ["DATABASE_URL"]) as connection:
+                await connection.execute("INSERT INTO effects VALUES (%s)", [job.job_id])
         case "complete in" | "complete in and roll back":
             async with await psycopg.AsyncConnection.connect(os.environ["DATABASE_URL"]) as connection:
                 await connection.execute("INSERT INTO effects VALUES (%s)", [job.job_id])

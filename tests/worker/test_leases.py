@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -15,6 +16,13 @@ from supervisor.worker import END_SECONDS, LEAVE_SECONDS
 from tests.proxy import Proxy
 from tests.worker.app import AGENT, DEADLY, INGEST, SYSTEM
 from tests.worker.conftest import Bench
+
+CLAIMED_UNHEARD = (  # as if the worker had claimed it and the answer had been lost
+    "UPDATE background_jobs SET status = 'running', run_after = now(), claim = claim + 1, attempt = attempt + 1, "
+    "started_at = clock_timestamp(), "
+    "worker_id = (SELECT id FROM background_workers WHERE lost_at IS NULL AND lease_until > clock_timestamp()) "
+    "WHERE id = %s"
+)
 
 
 def test_a_blocked_loop_keeps_its_leases_and_the_log_names_the_frame(bench: Bench) -> None:
@@ -107,6 +115,9 @@ def test_a_row_that_somebody_holds_keeps_no_worker_from_its_next_lease(bench: Be
             worker.wait_log("lost its lease")
         for job_id in [bench.put(task) for task in others]:
             bench.wait(job_id, "succeeded")
+        unknown = bench.put(AGENT, run_after=timedelta(hours=1))
+        bench.db.execute(CLAIMED_UNHEARD, [unknown])
+        bench.wait(unknown, "succeeded")
         assert bench.attempts(held) == []
     # Whoever comes first when the row is free: the refund that is offered all the time, or a rescue.
     wait_for(lambda: bench.attempts(held), "the attempt's end")
@@ -231,3 +242,19 @@ def test_the_frozen_package_is_importable_as_a_program() -> None:
         [sys.executable, "-m", "supervisor", "--help"], cwd=root, capture_output=True, text=True, check=True
     )
     assert "--pools" in done.stdout
+
+
+def test_a_start_that_somebodys_lock_refuses_says_so(bench: Bench) -> None:
+    with psycopg.connect(bench.url) as holder:
+        holder.execute("LOCK TABLE background_workers")
+        worker = bench.launch()
+        assert worker.wait() == 1
+    assert "the database refuses, because another session holds a lock" in worker.text()
+
+
+def test_a_start_that_is_held_up_for_longer_than_its_lease_takes_another(bench: Bench) -> None:
+    worker = bench.start(WORKER_FAILPOINTS="registered:stall=4")  # the lease is 3 s
+    bench.wait(bench.put(AGENT), "succeeded")
+    assert bench.db.execute("SELECT count(*) FROM background_workers").fetchone() == (2,)
+    assert worker.stop() == 0
+    assert "lost its lease" not in worker.text()

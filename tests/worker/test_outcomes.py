@@ -8,6 +8,7 @@ import pytest
 from psycopg import sql
 
 from jobs import pause
+from supervisor.attempts import PROGRESS_SECONDS
 from supervisor.testing.waiting import wait_for
 from tests.worker.app import AGENT, INGEST, ONCE, SYSTEM
 from tests.worker.conftest import Bench
@@ -86,6 +87,15 @@ def test_complete_in_commits_the_effect_and_the_success_together(bench: Bench) -
     job_id = bench.put(AGENT, "complete in")
     bench.wait(job_id, "succeeded")
     assert bench.db.execute("SELECT * FROM effects").fetchall() == [(job_id,)]
+
+
+def test_progress_after_the_commit_of_complete_in_does_not_end_the_handler(bench: Bench) -> None:
+    bench.db.execute("CREATE TABLE effects (job_id bigint)")
+    worker = bench.start(WORKER_LEASE_SECONDS="60")
+    job_id = bench.put(AGENT, "complete in and go on", 2 * PROGRESS_SECONDS)
+    bench.wait(job_id, "succeeded")
+    wait_for(lambda: bench.db.execute("SELECT * FROM effects").fetchall() == [(job_id,)], "the handler's end", 10)
+    assert "its lease was lost" not in worker.text()
 
 
 def test_complete_in_without_a_commit_is_a_failure(bench: Bench) -> None:
@@ -182,3 +192,14 @@ def test_a_transaction_that_the_server_ended_is_written_again_and_charges_nobody
     assert worker.wait() == 0
     assert bench.attempts(job_id, "verdict, charged") == [("released", False)]
     assert bench.job(job_id, "status, attempt") == ("queued", 0)
+
+
+def test_a_refund_that_the_database_refuses_becomes_no_charged_failure(bench: Bench) -> None:
+    bench.db.execute("ALTER TABLE background_attempts ADD CHECK (verdict <> 'released')")
+    worker = bench.start(WORKER_LEASE_SECONDS="60", WORKER_SHUTDOWN_SECONDS="0.1")
+    job_id = bench.put(AGENT, "wait", 60)
+    bench.wait(job_id, "running")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert bench.attempts(job_id) == []
+    assert bench.job(job_id, "status") == ("running",)  # for a rescue, once the lease is over

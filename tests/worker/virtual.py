@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from jobs.database import DatabaseUnavailable
@@ -92,6 +92,10 @@ class Table:
     async def progress(self, news: Mapping[Fence, tuple[float, str]]) -> set[Fence]:
         await self._travel()
         return {fence for fence in news if not self._holds(fence)}
+
+    async def statuses(self, fences: Collection[Fence]) -> dict[Fence, str]:
+        await self._travel()
+        return {fence: self.rows[fence.id].status for fence in fences if self.rows[fence.id].claim == fence.claim}
 
     def _holds(self, fence: Fence) -> bool:
         row = self.rows[fence.id]
