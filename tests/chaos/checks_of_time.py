@@ -103,14 +103,15 @@ def occurrences_fire_once(history: History) -> Iterator[str]:
     for change in history.changes:
         if change.old is None and change.schedule is not None and change.occurrence is not None:
             by_schedule[change.schedule].append((change.at, change.occurrence, change.job))
-    for schedule, every in history.grids.items():
-        fired = sorted(by_schedule[schedule])
-        for (_, occurrence, job), (at, following, other) in pairwise(fired):
+    for schedule, jobs in by_schedule.items():
+        for (_, occurrence, job), (at, following, other) in pairwise(sorted(jobs)):
             if following <= occurrence + SAME:
                 yield (
                     f"schedule {schedule} fired {moment(following)} as job {other} at {moment(at)}, after "
                     f"{moment(occurrence)} as job {job}"
                 )
+    for schedule, every in history.grids.items():
+        fired = sorted(by_schedule[schedule])
         for at, occurrence, job in fired:
             if abs(occurrence / every - round(occurrence / every)) > SAME or occurrence > at:
                 yield f"schedule {schedule} fired {moment(occurrence)} as job {job}: not a point of its grid by then"

@@ -63,8 +63,8 @@ def with_lines(*lines: Entry, **more: Any) -> History:
     return replace(GOOD, diary=[*GOOD.diary, *lines], **more)
 
 
-def again(change: Change) -> History:
-    return replace(GOOD, changes=[*GOOD.changes, change])
+def again(*more: Change) -> History:
+    return replace(GOOD, changes=[*GOOD.changes, *more])
 
 
 def among(change: Change) -> History:

@@ -195,6 +195,7 @@ BAD: list[tuple[int, str, Callable[[], History]]] = [
             changes=[*GOOD.changes[:4], replace(GOOD.changes[4], at=18.0)],
         ),
     ),
+    (7, "as job 13", lambda: again(fired(12, 50.1, 50), fired(13, 50.2, 50))),
     (7, "passed over 9 points", lambda: skipped()),
     (7, "passed over 9 points", lambda: skipped(outages=[(55.5, 70.0)])),
     (7, "passed over 109 points", lambda: skipped(fired(14, 170.1, 170), outages=[(0.0, 999.0)])),
