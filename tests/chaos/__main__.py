@@ -21,7 +21,7 @@ from rich.console import Console
 
 from jobs import enqueue, enqueue_many
 from tests.chaos.acts import Actor
-from tests.chaos.app import AGENT, INGEST, TICKS, Ordeal
+from tests.chaos.app import AGENT, GRIDS, INGEST, SKIPPING, TICKS, Ordeal
 from tests.chaos.checker import check
 from tests.chaos.history import History, Slots, read
 from tests.chaos.plan import make_plan
@@ -32,7 +32,6 @@ DRAIN_SECONDS = 150.0  # for what is left, on a machine with other work; most ta
 SLOTS_SECONDS = 40.0
 CALM_JOBS = 20  # each is killed at its first two attempts
 END_SECONDS = 40.0
-GRIDS = {"every": 1.0, "skipping": 1.0, "queueing": 2.0}
 LEFT = "SELECT count(*) FROM background_jobs WHERE kind <> ALL (%s) AND status IN ('queued', 'running')"
 AT_ONCE = "SELECT count(*) FROM background_jobs WHERE status = 'running' AND pool = %s"
 
@@ -85,7 +84,7 @@ def _run(stage: Stage, arguments: argparse.Namespace, console: Console) -> tuple
             time.sleep(early)
         say(actor.do(step))
         for seat in stage.seats:
-            stage.collect(seat)
+            actor.tend(seat)
     _drain(stage, actor)
     say("healed and drained; children are killed in calm")
     calm_at = time.time()
@@ -102,12 +101,15 @@ def _run(stage: Stage, arguments: argparse.Namespace, console: Console) -> tuple
         enqueued=frozenset(actor.enqueued),
         rolled_back=frozenset(actor.rolled_back),
         halts=stage.halts,
-        sightings=list(stage.sightings.values()),
+        troubles=stage.troubles,
+        outages=[(0.0, calm_at)],
+        sightings=stage.processes.sightings,
         endless_kinds=frozenset(task.kind for task in TICKS),
         drained_at=drained_at,
         slots=slots,
         exits=stage.exits,
         grids=GRIDS,
+        skipping=SKIPPING,
     )
     return history, {
         **figures(history, actor.kills, calm_at),

@@ -21,6 +21,7 @@ from tests.chaos.stage import Seat, Stage
 
 ACTOR = "chaos"
 RECOVERY_SECONDS = 8.0  # after trouble has ended: until a worker's reactions are a measure again
+TROUBLE_SECONDS = 10.0  # the longest that a plan leaves a network or a template so, and a little
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'oomph%' ORDER BY pid"
 
 
@@ -142,6 +143,7 @@ class Actor:
         if seat.template is None or "template" not in _title(seat.template):
             return None
         seat.troubled_until = max(seat.troubled_until, time.time() + RECOVERY_SECONDS)
+        self._stage.hinder(seat, TROUBLE_SECONDS)
         os.kill(seat.template, number)
         return f"{seat.template}"
 
@@ -163,10 +165,17 @@ class Actor:
     def _start(self, seat: Seat) -> str | None:
         self._stage.collect(seat)
         seat.troubled_until = time.time() + RECOVERY_SECONDS
+        seat.start_owed = seat.process is not None and seat.asked_to_end
         if seat.process is not None:
             return None
         self._stage.start(seat)
         return f"worker {seat.number}"
+
+    def tend(self, seat: Seat) -> None:
+        """Note an end, and start again what ended by itself, or only after its start was due."""
+        self._stage.collect(seat)
+        if seat.process is None and (seat.start_owed or not seat.sent & {signal.SIGKILL, signal.SIGTERM}):
+            self._start(seat)
 
     def _continue(self, seat: Seat) -> str:
         for pid in [*self._stage.children(seat), *([seat.template] if seat.template else [])]:
@@ -180,6 +189,8 @@ class Actor:
     def _network(self, seat: Seat, change: Callable[[], None]) -> str:
         change()
         seat.troubled_until = time.time() + (RECOVERY_SECONDS if change == seat.proxy.heal else 60)
+        if change != seat.proxy.heal:
+            self._stage.hinder(seat, TROUBLE_SECONDS)
         return f"worker {seat.number}"
 
     def _terminate_sessions(self, _: Seat, step: Step) -> str:
@@ -209,6 +220,7 @@ class Actor:
     def _trouble_all(self, seconds: float) -> None:
         for seat in self._stage.seats:
             seat.troubled_until = max(seat.troubled_until, time.time() + seconds)
+            self._stage.hinder(seat, min(seconds, TROUBLE_SECONDS))
 
     def _cancel(self, _: Seat, step: Step) -> str | None:
         job = self._some_job("status IN ('queued', 'running') AND schedule IS NULL", step)

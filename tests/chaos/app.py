@@ -9,6 +9,7 @@ import time
 from datetime import timedelta
 
 import psycopg
+from pydantic import BaseModel
 
 from jobs import App, Handler, JobContext, Overlap, Payload, PermanentError, Pool, Schedule, Snooze, Task, Tick
 
@@ -27,6 +28,12 @@ class Ordeal(Payload):
     mark: str = ""
 
 
+class Told(BaseModel):
+    """What a handler returns. Its progress says the same, so that the journal shows who wrote what."""
+
+    claim: int
+
+
 def _task(kind: str, pool: Pool, seconds: float = 8) -> Task[Ordeal]:
     return Task(kind=kind, payload_type=Ordeal, pool=pool, max_attempts=4, timeout=timedelta(seconds=seconds))
 
@@ -41,9 +48,11 @@ SLOW_TICK = Task(kind="chaos-slow-tick", payload_type=Tick, pool=Pool.AGENT)
 QUEUED_TICK = Task(kind="chaos-queued-tick", payload_type=Tick, pool=Pool.AGENT)
 TASKS = {task.kind: task for task in (AGENT, SYSTEM, INGEST, DEADLY, HURRIED)}
 TICKS = (TICK, SLOW_TICK, QUEUED_TICK)
+GRIDS = {"every": 1.0, "skipping": 1.0, "queueing": 2.0}  # the schedules below, and their seconds
+SKIPPING = frozenset({"skipping"})
 
 
-async def in_coroutine(ordeal: Ordeal, job: JobContext) -> None:
+async def in_coroutine(ordeal: Ordeal, job: JobContext) -> Told | None:
     async with await psycopg.AsyncConnection.connect(os.environ[URL], autocommit=True) as diary:
 
         async def write(event: str) -> None:
@@ -52,7 +61,7 @@ async def in_coroutine(ordeal: Ordeal, job: JobContext) -> None:
         await write("start")
         until = time.monotonic() + ordeal.seconds
         while time.monotonic() < until:
-            job.progress(0.5, ordeal.do)
+            job.progress(0.5, f"claim {job.claim}")
             if ordeal.do == "block":
                 time.sleep(BEAT_SECONDS * 5)  # noqa: ASYNC251  (the fault itself)
             await asyncio.sleep(BEAT_SECONDS)
@@ -68,20 +77,22 @@ async def in_coroutine(ordeal: Ordeal, job: JobContext) -> None:
                 await write("effect")
                 async with diary.transaction():
                     await diary.execute(EFFECT, [job.job_id, job.claim])
-                    await job.complete_in(diary)
+                    await job.complete_in(diary, Told(claim=job.claim))
+                return None
             case _:
                 await write("end")
+    return Told(claim=job.claim)
 
 
-def in_thread(ordeal: Ordeal, job: JobContext) -> None:
-    _live(ordeal, job, "thread")
+def in_thread(ordeal: Ordeal, job: JobContext) -> Told | None:
+    return _live(ordeal, job, "thread")
 
 
-def in_child(ordeal: Ordeal, job: JobContext) -> None:
-    _live(ordeal, job, "child")
+def in_child(ordeal: Ordeal, job: JobContext) -> Told | None:
+    return _live(ordeal, job, "child")
 
 
-def _live(ordeal: Ordeal, job: JobContext, mode: str) -> None:
+def _live(ordeal: Ordeal, job: JobContext, mode: str) -> Told | None:
     with psycopg.connect(os.environ[URL], autocommit=True) as diary:
 
         def write(event: str) -> None:
@@ -93,13 +104,15 @@ def _live(ordeal: Ordeal, job: JobContext, mode: str) -> None:
             subprocess.Popen(["sleep", "600"], start_new_session=True, env=names)
         until = time.monotonic() + ordeal.seconds
         while time.monotonic() < until:
-            job.progress(0.5, ordeal.do)
+            job.progress(0.5, f"claim {job.claim}")
             time.sleep(BEAT_SECONDS)
             write("beat")
-        _end(ordeal, job, diary, write)
+        return _end(ordeal, job, diary, write)
 
 
-def _end(ordeal: Ordeal, job: JobContext, diary: "psycopg.Connection[tuple[object, ...]]", write: object) -> None:
+def _end(
+    ordeal: Ordeal, job: JobContext, diary: "psycopg.Connection[tuple[object, ...]]", write: object
+) -> Told | None:
     match ordeal.do:
         case "fail" if job.attempt < 3:
             raise RuntimeError("as asked")
@@ -120,9 +133,11 @@ def _end(ordeal: Ordeal, job: JobContext, diary: "psycopg.Connection[tuple[objec
             write("effect")  # type: ignore[operator]
             with diary.transaction():
                 diary.execute(EFFECT, [job.job_id, job.claim])
-                job.complete_in(diary)
+                job.complete_in(diary, Told(claim=job.claim))
+            return None
         case _:
             write("end")  # type: ignore[operator]
+    return Told(claim=job.claim)
 
 
 async def tick(_: Tick, job: JobContext) -> None:

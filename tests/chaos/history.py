@@ -1,8 +1,10 @@
 """What happened, as plain values: read once after the drain, judged by `checker`. Times are seconds since the epoch."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, LiteralString
 
 import psycopg
@@ -29,6 +31,11 @@ class Change:
     dedupe_active: bool = False
     schedule: str | None = None
     occurrence: float | None = None
+    old_worker: str | None = None
+    told_by: str | None = None  # the note of its progress: "claim 3"
+    result_claim: int | None = None
+    writer: str = ""
+    xid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,8 @@ class Span:
     ended: float | None
     status: str | None
     refunded: bool
+    attempt: int
+    max_attempts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +134,13 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a supervisor ended; `asked` says that it was told to by SIGTERM."""
+    """How a supervisor ended; `asked` says that it was told to by SIGTERM, `sent` which signals it was sent at all."""
 
     pid: int
     status: int
     asked: bool
     at: float
+    sent: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,12 +158,16 @@ class History:
     rolled_back: frozenset[str] = frozenset()
     marks: frozenset[str] = frozenset()
     halts: Sequence[Halt] = ()
+    # Of a supervisor that could act: its way to the database was broken, or its template stood still.
+    troubles: Sequence[Halt] = ()
+    outages: Sequence[tuple[float, float]] = ()  # while no worker may have been able to tick
     sightings: Sequence[Sighting] = ()
     endless_kinds: frozenset[str] = frozenset()  # schedules go on firing during the drain
     drained_at: float = float("inf")
     slots: Sequence[Slots] = ()
     exits: Sequence[Exit] = ()
     grids: dict[str, float] = field(default_factory=dict)  # schedule -> seconds between its occurrences
+    skipping: frozenset[str] = frozenset()  # schedules that fire nothing while an earlier occurrence is not finished
 
     def by_job(self) -> dict[int, list[Change]]:
         found: dict[int, list[Change]] = defaultdict(list)
@@ -164,20 +178,55 @@ class History:
     def spans(self) -> Iterator[Span]:
         """Every claim. One that never ended has no end."""
         for changes in self.by_job().values():
-            for began, ended in zip(changes, [*changes[1:], None], strict=True):
+            for place, began in enumerate(changes):
                 if began.old != "running" and began.new == "running":
+                    ended = next((after for after in changes[place + 1 :] if after.new != "running"), None)
                     refunded = ended is not None and ended.attempt < began.attempt
                     end = (None, None) if ended is None else (ended.at, ended.new)
                     names = (began.job, began.claim, began.kind, began.worker, began.key)
-                    yield Span(*names, began.at, *end, refunded)
+                    yield Span(*names, began.at, *end, refunded, began.attempt, began.max_attempts)
+
+    def span_of(self) -> dict[tuple[int, int], Span]:
+        """Every claim, by job and claim number."""
+        return {(span.job, span.claim): span for span in self.spans()}
+
+    def verdicts(self) -> dict[tuple[int, int], str]:
+        """How each claim ended that did not simply succeed."""
+        return {(attempt.job, attempt.claim): attempt.verdict for attempt in self.attempts}
+
+    def lease_at(self, worker: str | None, at: float) -> LeaseChange | None:
+        """What was written last, by then, about the lease of that worker; None: it was not registered."""
+        leases = self.leases_of.get(worker or "", [])
+        place = bisect_right(leases, at, key=lambda lease: lease.at)
+        return leases[place - 1] if place else None
+
+    @cached_property
+    def leases_of(self) -> dict[str, list[LeaseChange]]:
+        """The life of every lease, by worker."""
+        found: dict[str, list[LeaseChange]] = defaultdict(list)
+        for lease in sorted(self.leases, key=lambda lease: lease.seq):
+            found[lease.worker].append(lease)
+        return found
 
     def pid_of(self) -> dict[str, int]:
         """The process of each worker id."""
         return {lease.worker: lease.pid for lease in self.leases}
 
     def is_halted(self, pid: int | None, at: float, recovery: float) -> bool:
-        """Whether that process could not act at that time, or had become able to less than `recovery` s before."""
-        return any(halt.pid == pid and halt.since <= at <= halt.until + recovery for halt in self.halts)
+        """Whether that process could not act at that time, or had become able to less than `recovery` s before.
+
+        What a killed one ran dies with it: that excuses no more than the time of `recovery`.
+        """
+        for halt in self.halts:
+            until = halt.since if halt.until == float("inf") else halt.until
+            if halt.pid == pid and halt.since <= at <= until + recovery:
+                return True
+        return False
+
+    def is_hindered(self, pid: int | None, since: float, until: float) -> bool:
+        """Whether that process was stopped or in trouble at some time between these."""
+        stops = (halt for halt in self.halts if halt.until < float("inf"))
+        return any(h.pid == pid and h.since <= until and since <= h.until for h in (*stops, *self.troubles))
 
 
 _COMMITTED = "extract(epoch FROM coalesce(pg_xact_commit_timestamp(xid::xid), at))::float8"
@@ -192,7 +241,8 @@ def read(db: "psycopg.Connection[Any]", **observed: Any) -> History:
     changes = rows(
         f"SELECT seq, {_COMMITTED}, job_id, kind, old_status, status, old_claim, claim, old_attempt, attempt, "
         "max_attempts, worker_id::text, concurrency_key, dedupe_key, dedupe_active, schedule, "
-        "extract(epoch FROM occurrence)::float8 FROM chaos_changes ORDER BY seq"
+        "extract(epoch FROM occurrence)::float8, old_worker_id::text, told_by, result_claim, writer, "
+        "xid::text::bigint FROM chaos_changes ORDER BY seq"
     )
     kinds = rows(
         f"SELECT seq, {_COMMITTED}, kind, paused, probe, probe_job_id, generation, kill_streak "

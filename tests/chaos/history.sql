@@ -5,8 +5,10 @@ CREATE TABLE chaos_changes (
     seq bigint GENERATED ALWAYS AS IDENTITY, xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     at timestamptz NOT NULL DEFAULT clock_timestamp(),
     job_id bigint, kind text, old_status text, status text, old_claim bigint, claim bigint,
-    old_attempt integer, attempt integer, max_attempts integer, worker_id uuid,
-    concurrency_key text, dedupe_key text, dedupe_active boolean, schedule text, occurrence timestamptz
+    old_attempt integer, attempt integer, max_attempts integer, old_worker_id uuid, worker_id uuid,
+    concurrency_key text, dedupe_key text, dedupe_active boolean, schedule text, occurrence timestamptz,
+    told_by text, result_claim bigint, -- which claim the row's progress and its result say that they are of
+    writer text NOT NULL DEFAULT current_setting('application_name') || ' ' || pg_backend_pid()
 );
 CREATE TABLE chaos_kinds (
     seq bigint GENERATED ALWAYS AS IDENTITY, xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -30,16 +32,16 @@ DECLARE
     job background_jobs := coalesce(NEW, OLD);
 BEGIN
     INSERT INTO chaos_changes (job_id, kind, old_status, status, old_claim, claim, old_attempt, attempt, max_attempts,
-                               worker_id, concurrency_key, dedupe_key, dedupe_active, schedule, occurrence)
+                               old_worker_id, worker_id, concurrency_key, dedupe_key, dedupe_active, schedule, occurrence,
+                               told_by, result_claim)
     VALUES (job.id, job.kind, OLD.status, NEW.status, OLD.claim, job.claim, OLD.attempt, job.attempt, job.max_attempts,
-            job.worker_id, job.concurrency_key, job.dedupe_key, job.dedupe_active, job.schedule, job.occurrence);
+            OLD.worker_id, job.worker_id, job.concurrency_key, job.dedupe_key, job.dedupe_active, job.schedule,
+            job.occurrence, job.progress_note, (job.result ->> 'claim')::bigint);
     RETURN NULL;
 END $$;
-CREATE TRIGGER chaos_note_new AFTER INSERT OR DELETE ON background_jobs
+-- Every update, also one that changes nothing: a second outcome or a late progress is a write that must not be.
+CREATE TRIGGER chaos_note_change AFTER INSERT OR UPDATE OR DELETE ON background_jobs
     FOR EACH ROW EXECUTE FUNCTION chaos_note_change();
-CREATE TRIGGER chaos_note_change AFTER UPDATE ON background_jobs FOR EACH ROW
-    WHEN ((OLD.status, OLD.claim, OLD.attempt) IS DISTINCT FROM (NEW.status, NEW.claim, NEW.attempt))
-    EXECUTE FUNCTION chaos_note_change();
 
 CREATE FUNCTION chaos_note_kind() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN

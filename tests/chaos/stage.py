@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import re
 import signal
 import threading
 import time
@@ -21,7 +20,8 @@ from supervisor.embedded import EmbeddedServer
 from supervisor.embedded.postmaster import Postmaster
 from supervisor.testing.processes import WorkerProcess
 from tests.chaos.app import JOB, URL
-from tests.chaos.history import Exit, Halt, Sighting
+from tests.chaos.history import Exit, Halt
+from tests.chaos.processes import TITLE, Processes, children_of
 from tests.proxy import Proxy
 
 SERVER = {
@@ -41,8 +41,6 @@ WORKER = {
     **{f"WORKER_{pool.upper()}_CONCURRENCY": str(slots) for pool, slots in SLOTS.items()},
 }
 LOOK_SECONDS = 0.25
-TITLE = re.compile(r"^oomph: \S+ job (\d+) attempt")
-TEMPLATE_TITLE = "oomph: template"
 RUN = "CHAOS_RUN"
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -55,8 +53,11 @@ class Seat:
     proxy: Proxy
     process: WorkerProcess | None = None
     asked_to_end: bool = False
+    sent: frozenset[int] = frozenset()  # the signals that its process was sent
+    start_owed: bool = False  # its start was due while it was still ending
     starts: int = 0
     troubled_until: float = 0.0  # its network or itself was tampered with: its reactions are no measure
+    hindered_until: float = 0.0  # its way to the database is broken, or its template stands still
     template: int | None = None
 
 
@@ -71,7 +72,8 @@ class Stage:
         self.seats: list[Seat] = []
         self.halts: list[Halt] = []
         self.exits: list[Exit] = []
-        self.sightings: dict[tuple[int, float], Sighting] = {}
+        self.troubles: list[Halt] = []
+        self.processes = Processes()
         self._count = workers
         self._stack = ExitStack()
         self._db: psycopg.Connection[Any] | None = None
@@ -118,10 +120,18 @@ class Stage:
         if seat.process is not None and seat.process.process.poll() is None:
             return
         seat.starts += 1
-        seat.asked_to_end = False
+        seat.asked_to_end, seat.sent = False, frozenset()
         log = self.folder / f"worker-{seat.number}-{seat.starts}.log"
         names = {**WORKER, URL: self.url, RUN: self.run}
         seat.process = WorkerProcess(seat.proxy.url, "tests.chaos.app:app", log, names)
+        self.hinder(seat, seat.hindered_until - time.time())
+
+    def hinder(self, seat: Seat, seconds: float) -> None:
+        """Remember that for some seconds this worker's way to the database is broken, or its births are held up."""
+        now = time.time()
+        seat.hindered_until = max(seat.hindered_until, now + seconds)
+        if seat.process is not None and seat.hindered_until > now:
+            self.troubles.append(Halt(seat.process.pid, now, seat.hindered_until))
 
     def send(self, seat: Seat, number: signal.Signals) -> None:
         """Send a signal to a supervisor, and remember what it means for what may be expected of it."""
@@ -135,6 +145,7 @@ class Stage:
             self.halts.append(Halt(process.pid, now, now + 3600))
         elif number == signal.SIGTERM:
             seat.asked_to_end = True
+        seat.sent |= {number}
         process.signal(number)
         if number == signal.SIGCONT:
             for place, halt in enumerate(self.halts):
@@ -144,7 +155,7 @@ class Stage:
     def children(self, seat: Seat) -> dict[int, int]:
         """The children of a worker right now: pid -> job."""
         found: dict[int, int] = {}
-        for child in _children(seat.process.pid) if seat.process is not None else []:
+        for child in children_of(seat.process.pid) if seat.process is not None else []:
             with suppress(psutil.NoSuchProcess):
                 if titled := TITLE.match(" ".join(child.cmdline())):
                     found[child.pid] = int(titled[1])
@@ -156,7 +167,7 @@ class Stage:
             # Before its first line it is an interpreter that starts, and SIGTERM does what it does to those.
             too_early = status == -signal.SIGTERM and not seat.process.text()
             asked = seat.asked_to_end and status != -signal.SIGKILL and not too_early
-            self.exits.append(Exit(seat.process.pid, status, asked, time.time()))
+            self.exits.append(Exit(seat.process.pid, status, asked, time.time(), seat.sent))
             self.halts.append(Halt(seat.process.pid, time.time(), float("inf")))
             seat.process, seat.template = None, None
 
@@ -190,7 +201,7 @@ class Stage:
                 process.kill()
         self._reap()
 
-    # What the watcher sees. It runs in a thread of its own, and only it writes `sightings`.
+    # What the watcher sees. It runs in a thread of its own, and only it writes `processes`.
 
     def _watch(self) -> None:
         while not self._leaving.wait(LOOK_SECONDS):
@@ -198,39 +209,14 @@ class Stage:
             self._reap()
 
     def _look(self) -> None:
-        now = time.time()
         for seat in self.seats:
-            worker = seat.process
-            for child in _children(worker.pid) if worker is not None else []:
-                with suppress(psutil.NoSuchProcess):
-                    if child.status() == psutil.STATUS_ZOMBIE:
-                        self._see(child, "zombie", worker.pid, now)
-                        continue
-                    title = " ".join(child.cmdline())
-                    if title.startswith(TEMPLATE_TITLE):
-                        seat.template = child.pid
-                    elif found := TITLE.match(title):
-                        self._see(child, "child", worker.pid, now, int(found[1]))
+            if (worker := seat.process) is not None:
+                seat.template = self.processes.look(worker.pid) or seat.template
+        self.processes.look_again()
         for process, whose in self._helpers(psutil.process_iter()):
             with suppress(psutil.NoSuchProcess):
                 job, claim = map(int, whose[JOB].split(":"))
-                self._see(process, "helper", 0, now, job, claim)
-
-    def _see(
-        self,
-        process: psutil.Process,
-        what: str,
-        owner: int,
-        now: float,
-        job: int | None = None,
-        claim: int | None = None,
-    ) -> None:
-        key = (process.pid, process.create_time()) if what != "zombie" else (process.pid, -process.create_time())
-        seen = self.sightings.get(key)
-        if seen is None:
-            self.sightings[key] = Sighting(process.pid, what, owner, now, now, job, claim)
-        else:
-            self.sightings[key] = replace(seen, last=now)
+                self.processes.see(process, "helper", 0, job, claim)
 
     def _helpers(self, processes: Iterator[psutil.Process]) -> Iterator[tuple[psutil.Process, dict[str, str]]]:
         for process in processes:
@@ -243,15 +229,8 @@ class Stage:
     def _reap(self) -> None:
         """Reap what was given to us as an orphan; what we started ourselves has its own waiter."""
         ours = {seat.process.pid for seat in self.seats if seat.process is not None}
-        for child in _children(os.getpid()):
+        for child in children_of(os.getpid()):
             with suppress(psutil.NoSuchProcess, ChildProcessError):
                 title = child.name()
                 if child.pid not in ours and child.status() == psutil.STATUS_ZOMBIE and "postgres" not in title:
                     os.waitpid(child.pid, os.WNOHANG)
-
-
-def _children(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children()
-    except psutil.NoSuchProcess:
-        return []

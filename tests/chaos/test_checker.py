@@ -2,14 +2,35 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from tests.chaos.checker import INVARIANTS, check
+from tests.chaos.histories import (
+    GOOD,
+    LONG_AGO,
+    OTHER,
+    PAUSED,
+    QUEUED,
+    RUNS,
+    TICKS,
+    TIMED_OUT,
+    WORKER,
+    again,
+    among,
+    changes,
+    fired,
+    keyed,
+    leases,
+    lost,
+    moved,
+    running,
+    skipped,
+    swap,
+    with_lines,
+)
 from tests.chaos.history import (
     Attempt,
-    Change,
     Entry,
     Exit,
     Halt,
@@ -19,73 +40,6 @@ from tests.chaos.history import (
     Sighting,
     Slots,
 )
-
-WORKER, OTHER = "worker-a", "worker-b"
-QUEUED = Change(1, 10.0, 7, "work", None, "queued", None, 0, None, 0)
-
-
-def moved(seq: int, at: float, old: str, new: str, claim: int, attempts: tuple[int, int], **more: Any) -> Change:
-    """One change of job 7; a claim is one into `running`."""
-    old_claim = claim - 1 if new == "running" and old != "running" else claim
-    return Change(seq, at, more.pop("job", 7), "work", old, new, old_claim, claim, *attempts, worker=WORKER, **more)
-
-
-GOOD = History(
-    changes=[
-        QUEUED,
-        moved(2, 11.0, "queued", "running", 1, (0, 1)),
-        moved(3, 12.0, "running", "queued", 1, (1, 1)),
-        moved(4, 13.0, "queued", "running", 2, (1, 2)),
-        moved(5, 14.0, "running", "succeeded", 2, (2, 2)),
-    ],
-    attempts=[Attempt(7, 1, "work", WORKER, "killed", True, True)],
-    leases=[LeaseChange(1, 9.0, WORKER, 100, 30.0), LeaseChange(2, 9.0, OTHER, 200, 30.0)],
-    diary=[
-        Entry(11.1, 7, 1, 101, "child", "start"),
-        Entry(13.1, 7, 2, 102, "child", "start"),
-        Entry(13.5, 7, 2, 102, "child", "effect"),
-    ],
-    effects=[(7, 2)],
-    effect_jobs=frozenset({7}),
-    enqueued=frozenset({7}),
-    sightings=[Sighting(102, "child", 100, 13.1, 13.9, 7)],
-    slots=[Slots("agent", 6, 6)],
-    exits=[Exit(100, 0, True, 40.0)],
-    kinds=[KindChange(1, 5.0, "work", True), KindChange(2, 6.0, "work", False)],
-)
-
-
-def changes(*found: Change, **more: Any) -> History:
-    return replace(GOOD, changes=list(found), diary=[], effects=[], effect_jobs=frozenset(), attempts=[], **more)
-
-
-def swap(place: int, change: Change) -> History:
-    return replace(GOOD, changes=[*GOOD.changes[:place], change, *GOOD.changes[place + 1 :]])
-
-
-def with_lines(*lines: Entry, **more: Any) -> History:
-    return replace(GOOD, diary=[*GOOD.diary, *lines], **more)
-
-
-def keyed(seq: int, at: float, old: str | None, new: str, job: int) -> Change:
-    return Change(seq, at, job, "work", old, new, None, 0, None, 0, dedupe_key="same", dedupe_active=True)
-
-
-def running(seq: int, job: int, began: float, ended: float) -> list[Change]:
-    names = {"job": job, "key": "only one"}
-    return [
-        Change(seq, 10.0, job, "work", None, "queued", None, 0, None, 0),
-        moved(seq + 1, began, "queued", "running", 1, (0, 1), **names),
-        moved(seq + 2, ended, "running", "succeeded", 1, (1, 1), **names),
-    ]
-
-
-def fired(seq: int, at: float, occurrence: float) -> Change:
-    return replace(QUEUED, seq=seq, at=at, job=seq, kind="tick", schedule="every", occurrence=occurrence)
-
-
-TICKS = {"grids": {"every": 1.0}, "endless_kinds": frozenset({"tick"})}
-PAUSED = [KindChange(1, 9.0, "work", True)]
 
 BAD: list[tuple[int, str, Callable[[], History]]] = [
     (1, "not in the journal", lambda: replace(GOOD, enqueued=frozenset({7, 8}))),
@@ -182,6 +136,89 @@ BAD: list[tuple[int, str, Callable[[], History]]] = [
     (8, "it has 6 slots", lambda: replace(GOOD, slots=[Slots("agent", 6, 5)])),
     (9, "ended with status 1", lambda: replace(GOOD, exits=[Exit(100, 1, True, 40.0)])),
     (9, "nobody told it to", lambda: replace(GOOD, exits=[Exit(100, 0, False, 40.0)])),
+    (1, "was running until", lambda: lost(500.0)),
+    (
+        1,
+        "after attempt 1 of 5, for killed",
+        lambda: replace(GOOD, changes=[*GOOD.changes[:2], moved(3, 12.0, "running", "dead", 1, (1, 1))]),
+    ),
+    (2, "was written again", lambda: again(moved(6, 15.0, "succeeded", "succeeded", 2, (2, 2)))),
+    (2, "from worker worker-b to worker-a", lambda: among(moved(9, 13.5, *RUNS, 2, (2, 2), old_worker=OTHER))),
+    (2, "the progress of 'claim 1'", lambda: among(moved(9, 13.5, *RUNS, 2, (2, 2), told_by="claim 1"))),
+    (2, "the result of claim 1", lambda: swap(4, replace(GOOD.changes[4], result_claim=1))),
+    (2, "its handler never started", lambda: replace(GOOD, diary=GOOD.diary[:1])),
+    (2, "its handler never ended", lambda: replace(GOOD, diary=GOOD.diary[:2])),
+    (2, "after its end", lambda: with_lines(Entry(13.2, 7, 1, 101, "thread", "beat"))),
+    (2, "after its end", lambda: with_lines(Entry(99.0, 7, 1, 101, "thread", "beat"), attempts=[TIMED_OUT])),
+    (2, "is not registered", lambda: replace(GOOD, leases=GOOD.leases[1:])),
+    (3, "2 rows", lambda: replace(GOOD, attempts=[*GOOD.attempts, *GOOD.attempts])),
+    (3, "no kill for killed", lambda: replace(GOOD, attempts=[replace(GOOD.attempts[0], is_kill=False)])),
+    (
+        3,
+        "ended in order",
+        lambda: replace(
+            GOOD, attempts=[replace(GOOD.attempts[0], verdict="worker_lost")], exits=[Exit(100, 0, True, 11.9)]
+        ),
+    ),
+    (4, "that had ended", lambda: leases(LeaseChange(1, 9, WORKER, 100, 15), LeaseChange(2, 20, WORKER, 100, 50))),
+    (
+        4,
+        "was found lost",
+        lambda: leases(LeaseChange(1, 9, WORKER, 100, 30), LeaseChange(2, 20, WORKER, 100, 30, True)),
+    ),
+    (4, "was claimed at", lambda: leases(LeaseChange(1, 9.0, WORKER, 100, 11.9), diary=GOOD.diary[:1])),
+    (
+        4,
+        "ended as succeeded",
+        lambda: leases(
+            LeaseChange(1, 9.0, WORKER, 100, 13.6), changes=[*GOOD.changes[:4], replace(GOOD.changes[4], at=17.6)]
+        ),
+    ),
+    (
+        5,
+        "all queued",
+        lambda: changes(
+            QUEUED,
+            keyed(2, 11.0, None, "queued", 8),
+            keyed(3, 12.0, None, "queued", 9),
+            replace(QUEUED, seq=4, at=12.000001, job=10, xid=5),
+            keyed(5, 12.000002, "queued", "cancelled", 9),
+        ),
+    ),
+    (
+        6,
+        "the handler of job 7",
+        lambda: replace(
+            GOOD,
+            kinds=[KindChange(1, 13.05, "work", True)],
+            diary=[GOOD.diary[0], *(Entry(17.1, 7, 2, 102, "child", event) for event in ("start", "effect"))],
+            changes=[*GOOD.changes[:4], replace(GOOD.changes[4], at=18.0)],
+        ),
+    ),
+    (7, "as job 13", lambda: again(fired(12, 50.1, 50), fired(13, 50.2, 50))),
+    (7, "passed over 9 points", lambda: skipped()),
+    (7, "passed over 9 points", lambda: skipped(outages=[(55.5, 70.0)])),
+    (7, "passed over 109 points", lambda: skipped(fired(14, 170.1, 170), outages=[(0.0, 999.0)])),
+    (
+        8,
+        "helper 103 of supervisor 100, which was killed",
+        lambda: replace(
+            GOOD, sightings=[Sighting(103, "helper", 100, 11.2, 612.0, 7, 1)], halts=[Halt(100, 11.9, float("inf"))]
+        ),
+    ),
+    (8, "is of no claim", lambda: replace(GOOD, sightings=[Sighting(103, "child", 100, 11.2, 612.0)])),
+    (8, "it has 6 slots", lambda: replace(GOOD, slots=[Slots("ingest", 6, 9)])),
+    (
+        8,
+        "child 102 of supervisor 100",
+        lambda: replace(GOOD, sightings=[Sighting(102, "child", 100, 13.1, 600.0, 7)], halts=[LONG_AGO]),
+    ),
+    (8, "not reaped", lambda: replace(GOOD, sightings=[Sighting(102, "zombie", 100, 13.1, 600.0)], halts=[LONG_AGO])),
+    *(
+        (9, f"status {status}", lambda status=status: replace(GOOD, exits=[Exit(100, status, False, 40.0)]))  # type: ignore[misc]
+        for status in (1, -11, -15)
+    ),
+    (9, "status 1", lambda: replace(GOOD, exits=[Exit(100, 1, False, 140.0)], halts=[LONG_AGO])),
 ]
 
 
@@ -209,3 +246,16 @@ def test_a_probe_may_start_although_its_kind_is_paused() -> None:
     probed = [*PAUSED, KindChange(2, 10.5, "work", True, True), KindChange(3, 11.0, "work", True, True, 7)]
     opened = [*probed, KindChange(4, 12.0, "work", False)]
     assert check(replace(GOOD, kinds=opened)) == []
+
+
+def test_what_explains_a_late_write_or_a_missing_point_is_no_violation() -> None:
+    assert check(lost(16.0)) == []
+    thread = with_lines(Entry(13.2, 7, 1, 101, "thread", "beat"), attempts=[TIMED_OUT])
+    assert check(thread) == []  # it can only be disowned
+    assert [v.text for v in check(skipped(outages=[(50.5, 60.0)])) if "passed over" in v.text] == []
+    busy = [replace(fired(12, 50.1, 50), schedule="skipping"), replace(fired(13, 60.1, 60), schedule="skipping")]
+    told = replace(GOOD, changes=[*GOOD.changes, *busy], grids={"skipping": 1.0}, skipping=frozenset({"skipping"}))
+    assert [v.text for v in check(told) if "passed over" in v.text] == []  # the one of 50 is still queued
+    asked = Exit(100, -9, False, 40.0, frozenset({9}))
+    assert check(replace(GOOD, exits=[asked])) == []
+    assert check(replace(GOOD, exits=[Exit(100, 75, False, 40.0)], troubles=[Halt(100, 30.0, 35.0)])) == []

@@ -1,4 +1,4 @@
-"""A short run of `scripts/chaos`, and what its plan promises. Ten minutes: `scripts/chaos --seconds 600`."""
+"""A minute of `scripts/chaos`, and what its plan promises. Ten minutes: `scripts/chaos --seconds 600`."""
 
 import json
 import subprocess
@@ -31,10 +31,10 @@ def test_a_long_plan_does_everything_and_undoes_what_lasts() -> None:
             )
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(400)
 def test_nothing_goes_wrong_while_everything_is_broken() -> None:
-    command = [CHAOS, "--seconds", "30", "--workers", "3", "--seed", f"{SEED}", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    command = [CHAOS, "--seconds", "60", "--workers", "3", "--seed", f"{SEED}", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=380, check=False)
     told = json.loads(done.stdout)
     assert (done.returncode, told["told"]) == (0, []), done.stderr[-8000:]
     assert told["supervisors after"]["zombies"] == 0

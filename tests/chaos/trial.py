@@ -13,14 +13,16 @@ import psutil
 import psycopg
 
 from jobs import ControlError, cancel, enqueue, pause, resume
-from jobs.failpoints import Failpoint
+from jobs.failpoints import STALL_SECONDS, Failpoint
 from supervisor.testing.processes import WorkerProcess
-from tests.chaos.app import AGENT, HURRIED, INGEST, SYSTEM, TICKS, URL, Ordeal
+from tests.chaos.app import AGENT, GRIDS, HURRIED, INGEST, SKIPPING, SYSTEM, TICKS, URL, Ordeal
 from tests.chaos.checker import check
-from tests.chaos.history import read
+from tests.chaos.history import Halt, read
+from tests.chaos.processes import Processes
 
 TRIAL_SECONDS = 90.0  # on a machine with other work; most take five
 LEASE_SECONDS = 3.0
+LOOK_SECONDS = 1.0  # between two looks, or a little less
 SETTINGS = {
     "WORKER_LEASE_SECONDS": f"{LEASE_SECONDS:g}",
     "WORKER_SHUTDOWN_SECONDS": "0.5",
@@ -42,7 +44,7 @@ STEAL = (  # as if a claim had been committed whose answer never came
 LOCK = "SELECT FROM background_workers WHERE pid = %s AND lost_at IS NULL FOR UPDATE"
 DEAD_WORKER = (
     "INSERT INTO background_workers (id, host, pid, version, pools, kinds, lease_until) "
-    "VALUES (gen_random_uuid(), 'elsewhere', 1, '0', '{}', '{}', clock_timestamp() - interval '1 s') RETURNING id"
+    "VALUES (gen_random_uuid(), 'elsewhere', 1, '0', '{}', '{}', clock_timestamp() + interval '1 s') RETURNING id"
 )
 
 
@@ -63,11 +65,23 @@ class Trial:
         """Everything, with nothing left running afterwards."""
         with psycopg.connect(self.url, autocommit=True) as self._db:
             self._workers: list[WorkerProcess] = []
+            self._enqueued: set[int] = set()
+            self._processes = Processes()
+            self._halts: dict[int | str, Halt] = {}  # by a worker's pid: its end; by a place: a stall there
             try:
                 self._prepare()
                 self._live()
                 self._end()
-                history = read(self._db, endless_kinds=frozenset(task.kind for task in TICKS))
+                history = read(
+                    self._db,
+                    endless_kinds=frozenset(task.kind for task in TICKS),
+                    enqueued=frozenset(self._enqueued),
+                    sightings=self._processes.sightings,
+                    halts=list(self._halts.values()),
+                    grids=GRIDS,
+                    skipping=SKIPPING,
+                    outages=[(0.0, time.time())],  # the only worker is broken all the time
+                )
                 self.violations += [str(violation) for violation in check(history)]
             finally:
                 for worker in self._workers:
@@ -186,7 +200,17 @@ class Trial:
         return int(count)
 
     def _look(self) -> None:
-        self.reached |= {Failpoint(name) for name in re.findall(r"failpoint ([\w-]+): ", self._victim.text())}
+        for worker in self._workers:
+            if not self._is_dead(worker):
+                self._processes.look(worker.pid)
+            else:
+                self._halts.setdefault(worker.pid, Halt(worker.pid, time.time(), float("inf")))
+        self._processes.look_again()
+        for name in re.findall(r"failpoint ([\w-]+): ", self._victim.text()):
+            self.reached.add(Failpoint(name))
+            if self.action == "stall":
+                now = time.time()
+                self._halts.setdefault(name, Halt(self._victim.pid, now - LOOK_SECONDS, now + STALL_SECONDS))
 
     def _wait(self, look: Any, what: str) -> None:
         until = time.monotonic() + TRIAL_SECONDS / 2
@@ -194,6 +218,7 @@ class Trial:
             if time.monotonic() > until:
                 self.violations.append(f"not within {TRIAL_SECONDS / 2:g} s: {what}")
                 return
+            self._look()
             time.sleep(0.05)
 
     def _ensure_peer(self) -> None:
@@ -211,6 +236,7 @@ class Trial:
 
     def _put(self, task: Any, do: str, seconds: float) -> int:
         job: int = enqueue(self._db, task, Ordeal(do=do, seconds=seconds))
+        self._enqueued.add(job)
         return job
 
     def _row(self, query: Any, *values: Any) -> tuple[Any, ...]:

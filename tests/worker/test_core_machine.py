@@ -1,4 +1,6 @@
-"""Random orders of claims, ends, time-outs, cancels, shutdowns, lost leases and outages, on a virtual clock.
+"""Random orders of claims, ends, time-outs, cancels, shutdowns, lost leases, new ones and outages, on a virtual clock.
+
+A job that is back in the queue may be claimed again, also while an older claim of it is still at work or being written.
 
 Real: attempts, executions, the loop pool, the writer of outcomes, the trust in the lease, the table of shutdown states.
 In memory: the table of jobs, which keeps the fence as PostgreSQL does. The machine's own notes are the model.
@@ -7,6 +9,7 @@ In memory: the table of jobs, which keeps the fence as PostgreSQL does. The mach
 import asyncio
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 from itertools import dropwhile
 
 from hypothesis import HealthCheck, settings
@@ -73,9 +76,9 @@ class Core(RuleBasedStateMachine):
         self.trust = Trust(lease=LEASE, margin=MARGIN, registered_at=self.loop.time())
         self.state = State.RUNNING
         self.events: list[Event] = []
-        self.lost = False
-        self.tries_until_lost = 0
-        self.job = 0
+        self.tenure = 0
+        self.lost: dict[int, int] = {}  # tenure -> the tries of writes until its lease was lost
+        self.tenure_of: dict[Fence, int] = {}
         self.started: dict[Fence, float] = {}  # with its deadline
         self.intents: dict[Fence, Intent] = {}  # the first for each attempt, by our own notes
         self.ended: set[Fence] = set()  # by their own word, before anyone asked them to
@@ -112,20 +115,22 @@ class Core(RuleBasedStateMachine):
             due = [f for f in self.alive() if self.started[f] <= self.loop.now + step]
             self.intend(due, Intent.DEADLINE)
             self.loop.advance(step)
-            if not self.trust.holds(self.loop.now) and not self.lost:
-                self.lost, self.tries_until_lost = True, len(self.table.tries)
+            if not self.trust.holds(self.loop.now) and self.tenure not in self.lost:
+                self.lost[self.tenure] = len(self.table.tries)
                 self.intend(self.alive(), Intent.LEASE_LOST)
                 self.attempts.stop_all(Intent.LEASE_LOST)
                 self.loop.settle()
 
     @precondition(lambda self: self.attempts.free_slots(Pool.AGENT) > 0)
-    @rule(target=running, stubborn=st.booleans(), timeout=st.sampled_from([SHORT, LONG]))
-    def claim(self, stubborn: bool, timeout: float) -> Fence:
+    @rule(target=running, again=st.booleans(), stubborn=st.booleans(), timeout=st.sampled_from([SHORT, LONG]))
+    def claim(self, again: bool, stubborn: bool, timeout: float) -> Fence:
         """A claim is answered; the worker starts its job, or gives it back where it may not start any more."""
-        self.job += 1
-        fence = self.table.claim(self.job)
-        job = ClaimedJob(fence.id, fence.claim, "work", "agent", "{}", 1, 5, timedelta(seconds=timeout))
-        trusted = lambda: self.trust.holds(self.loop.now)  # noqa: E731
+        back = [job for job, row in self.table.rows.items() if row.status == "queued"] if again else []
+        fence = self.table.claim(back[0] if back else len(self.table.rows) + 1)
+        attempt = self.table.rows[fence.id].attempt
+        job = ClaimedJob(fence.id, fence.claim, "work", "agent", "{}", attempt, 5, timedelta(seconds=timeout))
+        self.tenure_of[fence] = self.tenure
+        trusted = partial(lambda trust: trust.holds(self.loop.now), self.trust)
         self.ends[fence] = self.loop.create_future()
         if not trusted():
             self.attempts.give_back(job, trusted, Verdict.LEASE_LOST, "lost")
@@ -151,6 +156,15 @@ class Core(RuleBasedStateMachine):
             self.ended.add(fence)
         self.ends[fence].set_result(how)
         self.loop.settle()
+
+    @precondition(lambda self: self.attempts.free_slots(Pool.AGENT) > 0)
+    @rule(target=running, fence=consumes(running), how=st.sampled_from(["succeed", "fail", "snooze"]))
+    def end_and_be_claimed_again_before_the_answer_comes(self, fence: Fence, how: str) -> Fence:
+        """Its outcome is written and not answered; so it is offered again, while a newer claim runs."""
+        self.change_network(reachable=True, answers=False)
+        self.end(fence, how)
+        self.pass_time(0.05)
+        return self.claim(again=True, stubborn=False, timeout=LONG)
 
     @rule(fence=running)
     def cancel(self, fence: Fence) -> None:
@@ -186,8 +200,16 @@ class Core(RuleBasedStateMachine):
     @rule()
     def rescue(self) -> None:
         """The lease has ended in the database too: others settle what was ours."""
+        over = [fence for fence, tenure in self.tenure_of.items() if tenure in self.lost]
         self.pass_time(MARGIN)
-        self.table.rescue()
+        self.table.rescue(over)
+
+    @precondition(lambda self: self.tenure in self.lost and self.table.reachable)
+    @rule()
+    def take_a_new_id(self) -> None:
+        """What the lost lease has left may still be at work, or waiting to be written."""
+        self.tenure += 1
+        self.trust = Trust(lease=LEASE, margin=MARGIN, registered_at=self.loop.now)
 
     @invariant()
     def a_first_signal_drains_and_whatever_comes_after_it_terminates(self) -> None:
@@ -197,11 +219,19 @@ class Core(RuleBasedStateMachine):
 
     @invariant()
     def trust_never_comes_back(self) -> None:
-        assert not (self.lost and self.trust.holds(self.loop.now))
+        assert not (self.tenure in self.lost and self.trust.holds(self.loop.now))
 
     @invariant()
     def no_attempt_has_two_reports(self) -> None:
         assert all(count == 1 for count in self.writer.reports.values())
+
+    @invariant()
+    def what_is_written_of_a_claim_is_its_own_report(self) -> None:
+        """A stale outcome changes nothing: not of its own claim, once others have settled that, nor of a newer one."""
+        for fence, verdict in self.table.applied.items():
+            assert verdict in (self.writer.verdicts.get(fence), Verdict.WORKER_LOST), fence
+        for job, row in self.table.rows.items():
+            assert (row.status == "running") == (Fence(job, row.claim) not in self.table.applied)
 
     @invariant()
     def the_first_intent_is_the_verdict(self) -> None:
@@ -228,8 +258,9 @@ class Core(RuleBasedStateMachine):
     @invariant()
     def under_a_lost_lease_only_refunds_are_offered_again_and_again(self) -> None:
         """One more try each may be on its way, and a success is tried once more by itself."""
-        for (_, verdict), tries in Counter(self.table.tries[self.tries_until_lost :] if self.lost else []).items():
-            assert verdict is Verdict.LEASE_LOST or tries <= 2
+        for tenure, before in self.lost.items():
+            tries = Counter(told for told in self.table.tries[before:] if self.tenure_of[told[0]] == tenure)
+            assert all(verdict is Verdict.LEASE_LOST or times <= 2 for (_, verdict), times in tries.items())
 
     def teardown(self) -> None:
         """Everything ends once the network is whole: each attempt has one report, and every slot is free."""
@@ -247,7 +278,8 @@ class Core(RuleBasedStateMachine):
             assert self.attempts.free_slots(Pool.AGENT) == SLOTS
             # Dropped is only what a lost lease made worthless; refunds are offered until the table answers.
             for fence, verdict in self.writer.verdicts.items():
-                assert fence in self.table.applied or (self.lost and verdict is not Verdict.LEASE_LOST), fence
+                lost = self.tenure_of[fence] in self.lost
+                assert fence in self.table.applied or (lost and verdict is not Verdict.LEASE_LOST), fence
             self.the_first_intent_is_the_verdict()
         finally:
             self.writing.cancel()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from jobs.database import DatabaseUnavailable
@@ -63,11 +63,10 @@ class Table:
         row.status, row.claim, row.attempt = "running", row.claim + 1, row.attempt + 1
         return Fence(job, row.claim)
 
-    def rescue(self) -> None:
-        """Another worker settles everything that still runs, as of a worker that is lost."""
-        for job, row in self.rows.items():
-            if row.status == "running":
-                self._apply(Fence(job, row.claim), Verdict.WORKER_LOST)
+    def rescue(self, claims: Iterable[Fence]) -> None:
+        """Another worker settles what of these still runs, as of a worker that is lost."""
+        for fence in claims:
+            self._apply(fence, Verdict.WORKER_LOST)
 
     async def complete(self, successes: Mapping[Fence, str | None]) -> set[Fence]:
         self.tries += [(fence, Verdict.SUCCEEDED) for fence in successes]
