@@ -36,11 +36,13 @@ class ProcessStat:
     state: str
     parent: int
     session: int
+    threads: int
     start: int
 
     @property
     def is_dead(self) -> bool:
-        return self.state in DEAD_STATES
+        """The state is that of the first thread, which may have ended by itself: the others then run on."""
+        return self.state in DEAD_STATES and self.threads <= 1
 
 
 def parse_stat(text: str) -> ProcessStat:
@@ -48,7 +50,12 @@ def parse_stat(text: str) -> ProcessStat:
     pid, _, rest = text.partition(" (")
     fields = rest.rpartition(") ")[2].split()
     return ProcessStat(
-        pid=int(pid), state=fields[0], parent=int(fields[1]), session=int(fields[3]), start=int(fields[19])
+        pid=int(pid),
+        state=fields[0],
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        threads=int(fields[17]),
+        start=int(fields[19]),
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from pools.leftovers import stats
 from supervisor.testing.waiting import wait_for
 
 # A test should not wait for what is meant to give a busy host time.
@@ -111,11 +112,8 @@ def _title(process: psutil.Process) -> str:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    """Whether a process runs, if only with one of its threads; a zombie does not."""
+    return any(not stat.is_dead for stat in stats([pid]))
 
 
 @contextmanager

@@ -216,6 +216,9 @@ def daemon(text: str, job: JobContext) -> Report:
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
+            if text == "end the first thread":
+                threading.Thread(target=_tell_as_zombie, args=(write_end,)).start()
+                ctypes.CDLL(None).syscall(93 if os.uname().machine == "aarch64" else 60, 0)  # exit, of this thread only
             os.write(write_end, str(os.getpid()).encode())
             if text == "ignore SIGTERM":
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -228,6 +231,14 @@ def daemon(text: str, job: JobContext) -> Report:
         os._exit(0)
     os.wait()
     return Report(text=os.read(read_end, 32).decode())
+
+
+def _tell_as_zombie(told_fd: int) -> None:
+    """Tell the pid once the kernel calls this process a zombie, and run on."""
+    while ") Z " not in Path("/proc/self/stat").read_text():
+        time.sleep(0.001)
+    os.write(told_fd, str(os.getpid()).encode())
+    time.sleep(600)
 
 
 def daemon_after_a_while(text: str, job: JobContext) -> Report:

@@ -21,7 +21,9 @@ def _result(outcome: object) -> str:
     return str(json.loads(outcome.result or "")["text"])
 
 
-@pytest.mark.parametrize("trick", ["hold the pipe", "ignore SIGTERM", "close everything", "exec with nothing"])
+@pytest.mark.parametrize(
+    "trick", ["hold the pipe", "ignore SIGTERM", "close everything", "exec with nothing", "end the first thread"]
+)
 async def test_a_daemon_that_left_session_and_parent_is_killed_before_the_report(kitchen: Kitchen, trick: str) -> None:
     """Scenario 13."""
     started = time.monotonic()

@@ -22,6 +22,12 @@ def test_a_process_name_may_hold_anything() -> None:
     assert not stat.is_dead
 
 
+def test_a_process_is_dead_once_its_last_thread_is() -> None:
+    line = "12 (a) Z 7 11 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 {} 0 8888 1 2"
+    assert parse_stat(line.format(1)).is_dead
+    assert not parse_stat(line.format(2)).is_dead
+
+
 def test_sizes_and_counters_are_found_or_absent() -> None:
     assert parse_sizes("Name:\tx\nVmData:\t  123 kB\nThreads:\t1\n") == {"VmData": 123}
     assert parse_counter("oom_kill_disable 0\nunder_oom 0\noom_kill 4\n", "oom_kill") == 4
