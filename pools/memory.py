@@ -4,11 +4,11 @@ RLIMIT_DATA and not RLIMIT_AS: it counts memory that a process can write to, not
 It is relative to what the child has at its gate, since that is the template's and shared with it. It holds for each
 process by itself and not for shared memory, so the tree is also measured:
 
-    cheap    RssAnon + RssShmem + VmSwap of every process, from /proc/PID/status. Never too low, but a page that two
-             processes share counts for each.
+    cheap    RssAnon + RssShmem + VmSwap + VmPTE of every process, from /proc/PID/status. Never too low, but a page that
+             two processes share counts for each.
     exact    Pss_Anon + Pss_Shmem + SwapPss, from smaps_rollup: the kernel walks every page table, some 10 ms a GiB.
-    files    blocks of memfds and files in /dev/shm that are open: such memory need not be mapped anywhere. Of a
-             /dev/shm of the job's own, all that lies there. A memfd that travels through a socket is not seen.
+             Plus VmPTE: the page tables themselves, of which a job can have many for little memory.
+    files    what is open in memory (see `pools.open_files`): it need not be mapped anywhere.
 
 The larger of shared mappings and such files counts, since most files are mapped as well. So a job that has as much of
 the one as of the other can come to twice its limit; only a cgroup leaf is exact there.
@@ -18,10 +18,9 @@ import mmap
 import os
 import resource
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from pools.procfs import parse_memory, parse_sizes, slurp
 
@@ -30,8 +29,10 @@ MIB = 1 << 20
 ERROR_PATH_MB = 64
 RESERVE_BYTES = 2 * MIB  # freed first, so that even the call which lifts the limit finds memory
 NEAR_LIMIT = 0.9  # from here on the cheap reading, which counts shared pages more than once, is checked exactly
-EXACT_SECONDS = 1.0  # between two exact readings of one tree, unless it seems to be over its limit
-EXACT_SPACING = 20  # and always so many times what the last one took: it may cost a twentieth of a processor
+# Between two exact readings of one tree. Not longer, however dear they are: a tree whose pages are read slowly could
+# fill the host meanwhile.
+EXACT_SECONDS = 1.0
+EXACT_SPACING = 20  # times what the last one took, if that is sooner, where a tree seems to be over its limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class Baseline:
     def of(cls, pid: int) -> "Baseline":
         """Raises `OSError` where it cannot be read: without it everything would seem to be the job's."""
         sizes = parse_sizes(slurp(f"/proc/{pid}/status"))
-        return cls(_cheap_kb(pid)[0], _exact_kb(pid) or 0, sizes.get("VmHWM", 0))
+        private, _, tables = _cheap_kb(pid)
+        return cls(private + tables, _exact_kb(pid) + tables, sizes.get("VmHWM", 0))
 
 
 @dataclass
@@ -103,13 +105,14 @@ class Gauge:
 
     def measure(self, pids: Collection[int], shm_kb: int) -> float:
         """MiB that these processes use together beyond the baseline. Blocks on /proc."""
-        private = shared = 0
+        private = shared = tables = 0
         for pid in pids:
             with suppress(OSError):  # it has ended in the meantime
-                anon, shmem = _cheap_kb(pid)
-                private += anon
-                shared += shmem
-        cheap = max(0, private + max(shared, shm_kb) - self.baseline.cheap) / 1024
+                its_private, its_shared, its_tables = _cheap_kb(pid)
+                private += its_private
+                shared += its_shared
+                tables += its_tables
+        cheap = max(0, private + tables + max(shared, shm_kb) - self.baseline.cheap) / 1024
         # One process alone shares no page with itself: its cheap reading is as exact as its limit needs.
         enough = NEAR_LIMIT * self.limit_mb if len(pids) > 1 else self.limit_mb
         if cheap <= enough:
@@ -117,20 +120,20 @@ class Gauge:
         started = self.clock()
         is_over = cheap - self._excess_mb > self.limit_mb
         if started >= (self._exact_at_once if is_over else self._exact_after):
-            exact = self._exact_mb(pids, shm_kb)
+            exact = self._exact_mb(pids, shm_kb, tables)
             ended = self.clock()
-            self._exact_at_once = ended + EXACT_SPACING * (ended - started)
-            self._exact_after = max(self._exact_at_once, ended + EXACT_SECONDS)
+            self._exact_after = ended + EXACT_SECONDS
+            self._exact_at_once = min(self._exact_after, ended + EXACT_SPACING * (ended - started))
             self._excess_mb = 0.0 if exact is None else max(0.0, cheap - exact)
         elif is_over:
             return self.limit_mb  # nothing is killed on an estimate: the next look is exact
         return max(0.0, cheap - self._excess_mb)
 
-    def _exact_mb(self, pids: Collection[int], shm_kb: int) -> float | None:
-        total = shared = 0
+    def _exact_mb(self, pids: Collection[int], shm_kb: int, tables: int) -> float | None:
+        total, shared = tables, 0
         for pid in pids:
             try:
-                sizes = parse_sizes(slurp(f"/proc/{pid}/smaps_rollup"))
+                sizes = _exact_sizes(pid)
             except (FileNotFoundError, ProcessLookupError):
                 continue
             except OSError:  # another user's, in a container without CAP_SYS_PTRACE: the cheap reading must do
@@ -140,60 +143,33 @@ class Gauge:
         return max(0, total + max(shared, shm_kb) - self.baseline.exact) / 1024
 
 
-def _cheap_kb(pid: int) -> tuple[int, int]:
+def _cheap_kb(pid: int) -> tuple[int, int, int]:
+    """Private memory, shared memory and page tables."""
     sizes = parse_memory(slurp(f"/proc/{pid}/status"))
-    return sizes.get("RssAnon", 0) + sizes.get("VmSwap", 0), sizes.get("RssShmem", 0)
+    if "RssAnon" not in sizes:
+        sizes = next((other for other in map(parse_memory, _of_threads(pid, "status")) if "RssAnon" in other), sizes)
+    return sizes.get("RssAnon", 0) + sizes.get("VmSwap", 0), sizes.get("RssShmem", 0), sizes.get("VmPTE", 0)
 
 
-def _exact_kb(pid: int) -> int | None:
+def _exact_sizes(pid: int) -> dict[str, int]:
     try:
-        sizes = parse_sizes(slurp(f"/proc/{pid}/smaps_rollup"))
+        return parse_sizes(slurp(f"/proc/{pid}/smaps_rollup"))
+    except ProcessLookupError:
+        return parse_sizes(next(_of_threads(pid, "smaps_rollup"), ""))
+
+
+def _of_threads(pid: int, name: str) -> Iterator[str]:
+    """A file of the other threads of a process. When its main thread ends, they alone tell what it still holds."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        if thread != str(pid):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                yield slurp(f"/proc/{pid}/task/{thread}/{name}")
+
+
+def _exact_kb(pid: int) -> int:
+    """0 where it cannot be read."""
+    try:
+        sizes = _exact_sizes(pid)
     except OSError:
-        return None
-    return sum(sizes.get(name, 0) for name in ("Pss_Anon", "Pss_Shmem", "SwapPss"))
-
-
-@dataclass(frozen=True, slots=True)
-class OpenFiles:
-    """What a tree's open files hold that no other reading shows, in KiB."""
-
-    shm: int = 0  # memfds, and files of its own in /dev/shm
-    unlinked: int = 0  # deleted files on the disk of the scratch folder
-
-
-class OpenFileReader:
-    """Looks at what processes have open."""
-
-    def __init__(self) -> None:
-        descriptor = os.memfd_create("oomph")
-        self._memory = {os.fstat(descriptor).st_dev}
-        os.close(descriptor)
-        if Path("/dev/shm").is_dir():  # noqa: S108
-            self._memory.add(os.stat("/dev/shm").st_dev)  # noqa: S108, PTH116
-
-    def read(self, pids: Collection[int], scratch_device: int, born_at: float) -> OpenFiles:
-        """Each file once, however many hold it. `born_at` (Unix time) leaves out what was there before the job."""
-        shm: dict[tuple[int, int], int] = {(0, 0): self._own_shm_kb(pids)}
-        unlinked: dict[int, int] = {}
-        for pid in pids:
-            folder = f"/proc/{pid}/fd"
-            with suppress(OSError):  # it has ended, or may not be looked at
-                for name in os.listdir(folder):
-                    with suppress(OSError):
-                        info = os.stat(f"{folder}/{name}")  # noqa: PTH116
-                        if info.st_dev in self._memory:
-                            if info.st_ctime >= born_at:
-                                shm[info.st_dev, info.st_ino] = info.st_blocks // 2
-                        elif info.st_dev == scratch_device and info.st_nlink == 0:
-                            unlinked[info.st_ino] = info.st_blocks // 2
-        return OpenFiles(sum(shm.values()), sum(unlinked.values()))
-
-    def _own_shm_kb(self, pids: Collection[int]) -> int:
-        for pid in pids:
-            with suppress(OSError):
-                folder = f"/proc/{pid}/root/dev/shm"
-                if os.stat(folder).st_dev in self._memory:  # noqa: PTH116
-                    return 0
-                sizes = os.statvfs(folder)
-                return (sizes.f_blocks - sizes.f_bfree) * sizes.f_frsize // 1024
         return 0
+    return sum(sizes.get(name, 0) for name in ("Pss_Anon", "Pss_Shmem", "SwapPss"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 _READ_BYTES = 1 << 16  # a whole file of /proc in one call, nearly always
-_MEMORY = re.compile(r"^(RssAnon|RssShmem|VmSwap|VmData):\s+(\d+) kB$", re.MULTILINE)
+_MEMORY = re.compile(r"^(RssAnon|RssShmem|VmSwap|VmData|VmPTE):\s+(\d+) kB$", re.MULTILINE)
 
 DEAD_STATES = frozenset("ZX")  # a zombie answers kill(pid, 0), so liveness is read from the state
 

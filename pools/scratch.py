@@ -62,6 +62,12 @@ class ScratchFolders:
         self.parent = Path(wanted or tempfile.gettempdir())
         self.folder = self.parent / owner.name
 
+    @property
+    def is_exposed(self) -> bool:
+        """Whether anybody may put another folder in the place of ours. It is refused then, but so is every job."""
+        mode = self.parent.stat().st_mode
+        return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
+
     def prepare(self) -> None:
         """Make sure that folders can be made. Raises `OSError`."""
         os.close(self._open())

@@ -66,6 +66,8 @@ def say_what_encloses(
     }
     if is_tmpfs(scratches.parent):
         told["scratch"] = f"{scratches.parent} is memory, up to {options.scratch_mb} MB a job beyond its limit"
+    if scratches.is_exposed:
+        log.warning("a job can keep all others from starting: anybody may rename what is in %s", scratches.parent)
     log.info("children are enclosed: %s", "; ".join(f"{name}: {value}" for name, value in told.items()))
 
 

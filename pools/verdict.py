@@ -116,7 +116,8 @@ def _success(evidence: ChildEvidence, frame: Success) -> Judgement:
     if evidence.status != 0 and evidence.status is not None:
         return Judgement(outcome, f"its result was complete; afterwards the process {_how(evidence)}")
     if evidence.is_at_limit:
-        # Nothing tells us of a MemoryError that the handler swallowed, except how close to the limit it came.
+        # Nothing tells us of a MemoryError that the handler swallowed, except how close to the limit it came. So one
+        # huge allocation that was refused at once, far below the limit, is a success like any other.
         why = f"warning: it came close to its limit, so an allocation may have failed unnoticed; {evidence.memory}"
         return Judgement(outcome, why, Certainty.LIKELY)
     return Judgement(outcome)

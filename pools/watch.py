@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pools import process
 from pools.execution import Intent
 from pools.leftovers import Children, Orphan, children_reader, kill_processes, orphans, stats
-from pools.memory import OpenFileReader
 from pools.oom import OomWatch
+from pools.open_files import OpenFileReader
 from pools.ownership import OwnedChild, Watched
 from pools.procfs import count_threads
 from pools.roster import Roster
@@ -125,7 +125,8 @@ class Watch:
 
     def _act(self, seen: dict[OwnedChild, Sight], found: list[Orphan]) -> None:
         for child, sight in seen.items():
-            if child.exited.is_set() or child.watched is None:
+            # What is being ended shrinks: the figure that led to it must stay.
+            if child.exited.is_set() or child.watched is None or child.execution.intent is not None:
                 continue
             child.note_memory(sight.used_mb)
             child.unlinked_mb = sight.unlinked_mb

@@ -482,6 +482,43 @@ def memfd(text: str, job: JobContext) -> None:
     time.sleep(600)
 
 
+def memfd_of_a_thread(text: str, job: JobContext) -> None:
+    """Shared memory that only one thread has open: it shares its descriptors with no other."""
+
+    def hold() -> None:
+        assert ctypes.CDLL(None).unshare(0x400) == 0  # CLONE_FILES
+        memfd(text, job)
+
+    threading.Thread(target=hold).start()
+    time.sleep(600)
+
+
+def threads_that_outlive_the_main_one(text: str, job: JobContext) -> None:
+    """Each process is below the limit, all are over it, and none has a main thread that the kernel tells of."""
+
+    def hold() -> None:
+        held = b"x" * (int(text) * MIB)
+        time.sleep(600)
+        del held
+
+    for _ in range(4):
+        if os.fork() == 0:
+            threading.Thread(target=hold).start()
+            ctypes.CDLL(None).syscall({"x86_64": 60}.get(os.uname().machine, 93), 0)  # exit(2), of this thread alone
+    time.sleep(600)
+
+
+def page_tables(text: str, job: JobContext) -> None:
+    """Reads of one and the same page of zeros, so far apart that each needs a table of the kernel's."""
+    import mmap
+
+    held = mmap.mmap(-1, int(text) << 30, mmap.MAP_PRIVATE, mmap.PROT_READ)
+    held.madvise(mmap.MADV_NOHUGEPAGE)
+    for position in range(0, len(held), 2 * MIB):
+        assert held[position] == 0
+    time.sleep(600)
+
+
 def shared_mapping(text: str, job: JobContext) -> None:
     import mmap
 

@@ -127,3 +127,9 @@ async def test_a_folder_that_somebody_else_has_made_under_our_name_is_refused(tm
     assert [*ours.folder.iterdir()] in ([], [ours.folder / ours.folder.name])
     ours.folder.unlink() if squat == "a link" else ours.folder.rmdir()
     assert ours.make("job", None).path.exists()  # after a clean-up of temporary files
+
+
+@pytest.mark.parametrize(("mode", "is_exposed"), [(0o777, True), (0o1777, False), (0o755, False)])
+def test_a_parent_in_which_anybody_may_rename_our_folder_is_known(tmp_path: Path, mode: int, is_exposed: bool) -> None:
+    tmp_path.chmod(mode)
+    assert folders(tmp_path).is_exposed is is_exposed

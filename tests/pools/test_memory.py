@@ -10,12 +10,12 @@ from jobs.outcome import Cancelled, Died, Returned, Succeeded, Verdict
 from pools import ingest, memory
 from pools.budget import MemoryBudget
 from pools.execution import Intent
-from pools.memory import Baseline, Gauge
-from pools.watch import FASTEST_SECONDS, WATCH_SECONDS, pace
+from pools.memory import EXACT_SECONDS, Baseline, Gauge
+from pools.watch import FASTEST_SECONDS, WATCH_SECONDS, Sight, pace
 from tests.pools.kitchen import open_kitchen, result_of, until
 
 
-@pytest.mark.parametrize("recipe", ["memfd", "shared_mapping"])
+@pytest.mark.parametrize("recipe", ["memfd", "memfd_of_a_thread", "shared_mapping"])
 async def test_shared_memory_counts_although_no_rlimit_holds_for_it(recipe: str) -> None:
     """Scenario 2, the part that RLIMIT_DATA does not see."""
     async with open_kitchen() as kitchen:
@@ -24,6 +24,14 @@ async def test_shared_memory_counts_although_no_rlimit_holds_for_it(recipe: str)
         assert report.outcome.verdict is Verdict.MEMORY_EXCEEDED
         assert report.evidence["intent"] == "memory"
         assert (report.process.peak_memory_mb or 0) > 100
+
+
+@pytest.mark.parametrize(("recipe", "text"), [("threads_that_outlive_the_main_one", "15"), ("page_tables", "18")])
+async def test_memory_that_no_process_shows_as_its_own_counts(recipe: str, text: str) -> None:
+    async with open_kitchen(memory_mb=30) as kitchen:
+        report = await kitchen.cook(recipe, text)
+        assert report.outcome.verdict is Verdict.MEMORY_EXCEEDED, report
+        assert report.evidence["intent"] == "memory"
 
 
 async def test_what_forked_helpers_share_counts_once() -> None:
@@ -39,6 +47,20 @@ async def test_a_tree_that_is_over_the_limit_dies_within_two_looks() -> None:
         assert time.monotonic() - started < 4
         assert report.outcome.verdict is Verdict.MEMORY_EXCEEDED
         assert report.evidence["intent"] == "memory"
+
+
+async def test_a_look_at_a_job_that_is_being_ended_changes_no_figure() -> None:
+    async with open_kitchen() as kitchen:
+        execution = kitchen.order("sleeps")
+        running = asyncio.create_task(kitchen.pool.run(execution))
+        await until(lambda: any(child.watched for child in kitchen.pool._roster.children.values()))
+        (child,) = kitchen.pool._roster.children.values()
+        await until(lambda: child.gate_opened)
+        kitchen.pool._watch._act({child: Sight(300, 2, 0)}, [])
+        kitchen.pool._watch._act({child: Sight(0, 1, 0)}, [])
+        report = await running
+        assert isinstance(report.outcome, Died)
+        assert "went over the limit of 100 MB (300 MB)" in report.outcome.error.message
 
 
 def test_a_tree_is_looked_at_as_often_as_it_could_reach_its_limit() -> None:
@@ -103,6 +125,28 @@ def test_a_tree_is_not_killed_on_an_estimate_while_the_exact_reading_is_too_dear
     assert gauge.measure([1, 2], 0) == 100  # at the limit, not over it
     now[0] += 0.5
     assert gauge.measure([1, 2], 0) == 80
+
+
+@pytest.mark.parametrize("grows", ["shares more", "shares less"])
+def test_an_exact_reading_is_waited_for_a_second_however_dear_it_is(
+    monkeypatch: pytest.MonkeyPatch, grows: str
+) -> None:
+    cheap, exact, now = [200], [40], [100.0]
+
+    def read(path: str) -> str:
+        if path.endswith("status"):
+            return f"RssAnon:\t{cheap[0] * 1024} kB\n"
+        now[0] += 5
+        return f"Pss_Anon: {exact[0] * 1024} kB\n"
+
+    monkeypatch.setattr(memory, "slurp", read)
+    gauge = Gauge(Baseline(), 100, clock=lambda: now[0])
+    assert gauge.measure([1, 2], 0) == 80
+    exact[0] = 90
+    if grows == "shares more":
+        cheap[0] = 300
+    now[0] += EXACT_SECONDS
+    assert gauge.measure([1, 2], 0) == 180
 
 
 def test_where_the_exact_reading_is_refused_the_cheap_one_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +264,7 @@ async def test_fewer_slots_than_asked_for_are_said_at_the_start(caplog: pytest.L
 
 
 async def test_a_swallowed_memory_error_is_a_success_with_a_warning_and_its_peak() -> None:
-    """Scenario 6."""
+    """Scenario 6, where it came close to the limit."""
     async with open_kitchen() as kitchen:
         report = await kitchen.cook("swallows_memory_error")
         assert isinstance(report.outcome, Succeeded)
