@@ -86,13 +86,18 @@ def mark_of(pid: int) -> int | None:
         return None
 
 
+def owner_pid(mark: int) -> int:
+    """The pid that the supervisor of this mark has, or had."""
+    return mark >> (_START_BITS + _SERIAL_BITS + _CHECK_BITS) & 0x3FFFFF
+
+
 def owner_is_gone(mark: int) -> bool:
     """Whether the mark is one of a supervisor that lives no more, in our own pid namespace."""
     return (
         _OWNED_BIT <= mark < _OWNED_BIT << 1
         and _with_checksum(mark >> _CHECK_BITS) == mark
         and _is_gone(
-            mark >> (_START_BITS + _SERIAL_BITS + _CHECK_BITS) & 0x3FFFFF,
+            owner_pid(mark),
             lambda start: start & 0xFFF == mark >> (_SERIAL_BITS + _CHECK_BITS) & 0xFFF,
         )
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pools import process
-from pools.identity import mark_of, owner_is_gone, pid_namespace
+from pools.identity import mark_of, owner_is_gone, owner_pid, pid_namespace
 from pools.procfs import ProcessStat, parse_stat, slurp
 
 KILL_SECONDS = 4.0  # within the five in which no process of a finished job may be left
@@ -132,21 +132,24 @@ def kill_processes(processes: Collection[ProcessStat], deadline: float) -> None:
             os.close(pidfd)
 
 
-def sweep_processes() -> Cull:
+def sweep_processes(owner: int | None = None) -> Cull:
     """End what supervisors that live no more have left running on this host; `dead` are those that were killed.
 
-    Never a process of one that lives, nor one of another pid namespace, where that cannot be told.
+    With the pid of an `owner`, only what that one has left. Never a process of one that lives, nor one of another pid
+    namespace, where that cannot be told.
     """
     deadline = time.monotonic() + KILL_SECONDS
     killed: set[int] = set()
     while True:
-        left = [stat for stat in snapshot() if not stat.is_dead and _is_ownerless(stat.pid)]
+        left = [stat for stat in snapshot() if not stat.is_dead and _is_ownerless(stat.pid, owner)]
         if not left or time.monotonic() > deadline:
             return Cull(sorted(killed), [stat.pid for stat in left])
         killed |= {stat.pid for stat in left}
         kill_processes(left, deadline)
 
 
-def _is_ownerless(pid: int) -> bool:
+def _is_ownerless(pid: int, owner: int | None) -> bool:
     mark = mark_of(pid)
-    return mark is not None and owner_is_gone(mark) and pid_namespace(pid) == pid_namespace(os.getpid())
+    if mark is None or owner not in (None, owner_pid(mark)):
+        return False
+    return owner_is_gone(mark) and pid_namespace(pid) == pid_namespace(os.getpid())

@@ -593,8 +593,8 @@ MUTATIONS = (
     Mutation(
         "the sweep of what a dead supervisor left",
         "pools/leftovers.py",
-        "return mark is not None and owner_is_gone(mark)",
-        "return mark is not None and False",
+        "return owner_is_gone(mark) and pid_namespace",
+        "return False and pid_namespace",
         (f"{SWEEP}test_a_process_that_carries_the_mark_of_a_dead_supervisor_is_swept",),
     ),
     Mutation(

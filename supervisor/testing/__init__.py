@@ -13,6 +13,9 @@ def test_a_killed_import_is_tried_again(oomph_kit):
 
 def test_the_handler_itself(oomph_kit):
     assert oomph_kit.run_one(HANDLER, ImportLedger(ledger_id=7)).outcome.verdict == "succeeded"
+
+async def test_the_handler_on_the_tests_own_loop(oomph_kit):
+    await oomph_kit.run_one_async(HANDLER, ImportLedger(ledger_id=7))
 """
 
 from supervisor.testing.kit import Kit

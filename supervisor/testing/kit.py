@@ -3,33 +3,30 @@
 import asyncio
 import os
 import signal
-import socket
-import uuid
+from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
-from jobs.app import App, Handler
-from jobs.database import Database
+from jobs.app import Handler
 from jobs.enqueue import enqueue
 from jobs.outcome import AttemptReport, Verdict
-from jobs.store import JobStore
-from jobs.task import P, Payload, Task
-from pools.execution import Execution
-from pools.loop import LoopPool
+from jobs.task import P, Payload, Pool, Task
+from supervisor.testing.inline import run_inline
 from supervisor.testing.processes import WorkerProcess, running_worker
-from supervisor.testing.waiting import wait_for
+from supervisor.testing.sight import STATUSES, see
+from supervisor.testing.waiting import NotInTime, wait_for
 
-LEASE = timedelta(minutes=10)  # nobody is to rescue what runs inline, also not while somebody debugs it
+T = TypeVar("T")
 
 
 class Kit:
     """One throw-away database with real workers on it.
 
-    `url` is the database's; `db` is an open autocommit connection to it.
+    `url` is the database's; `db` is an open autocommit connection to it. Whatever waits fails with the reason: at once
+    where what it waits for cannot come any more, otherwise after its time.
     """
 
     def __init__(self, url: str, logs: Path, stack: ExitStack) -> None:
@@ -42,7 +39,8 @@ class Kit:
     def start(self, app: str, *, url: str | None = None, **settings: str) -> WorkerProcess:
         """A worker process that is ready. `app` is `module:attribute`, `settings` are environment variables.
 
-        Without settings it is made for tests: a lease of 3 s, a back-off of 50 ms, two children of 256 MiB.
+        Without settings it is made for tests: a lease of 3 s, a back-off of 50 ms, two children of 256 MiB. With the
+        test it is ended, and whatever its jobs have left running.
         """
         log = self._logs / f"worker-{len(self.workers) + 1}.log"
         worker = self._stack.enter_context(running_worker(url or self.url, log, app, **settings))
@@ -57,83 +55,99 @@ class Kit:
         return job_id
 
     def child_of(self, job_id: int) -> int:
-        """Wait for the process that runs this job, in whichever worker; its pid."""
-        return wait_for(
-            lambda: next((pid for worker in self.workers if (pid := self._child(worker, job_id))), None),
-            f"a process of job {job_id}",
-        )
+        """Wait for the process that runs this job, in whichever worker of this kit; its pid.
+
+        Raises `AssertionError`: at once for a job that is over or has no process of its own, or without any worker.
+        """
+
+        def look() -> int | None:
+            if pid := next((pid for worker in self._alive() if (pid := worker.child_of(job_id))), None):
+                return pid
+            seen = see(self.db, job_id)
+            if seen.is_over:
+                raise AssertionError(f"job {job_id} has no process any more: {seen}")
+            if seen.pool != Pool.INGEST:
+                raise AssertionError(f"job {job_id} has no process of its own: pool `{seen.pool}` runs in its worker's")
+            if not self._alive():
+                raise AssertionError(f"job {job_id} can have no process: {self._ends()}")
+            return None
+
+        return self._wait(look, f"a process of job {job_id}", job_id, 20.0)
 
     def kill_child(self, job_id: int, number: signal.Signals = signal.SIGKILL) -> int:
-        """Send the process that runs this job a signal, once there is one; its pid."""
+        """Send the process that runs this job a signal, once there is one; its pid. Raises as `child_of`."""
         pid = self.child_of(job_id)
         os.kill(pid, number)
         return pid
 
     def status(self, job_id: int) -> str:
         """The job's status now."""
-        row = self.db.execute("SELECT status FROM background_jobs WHERE id = %s", [job_id]).fetchone()
-        if row is None:
-            raise AssertionError(f"job {job_id} does not exist")
-        return str(row[0])
+        return see(self.db, job_id).status
 
     def verdicts(self, job_id: int) -> list[str]:
         """The verdicts of its attempts that did not simply succeed, oldest first."""
-        rows = self.db.execute("SELECT verdict FROM background_attempts WHERE job_id = %s ORDER BY claim", [job_id])
-        return [row[0] for row in rows]
+        return see(self.db, job_id).verdicts
 
     def wait_for(self, job_id: int, what: str, seconds: float = 20.0) -> None:
         """Wait until the job has the status `what`, or an attempt with the verdict `what`.
 
-        Raises `AssertionError` after `seconds`. `succeeded` and `cancelled` are read as the job's status.
+        `succeeded` and `cancelled` are read as the job's status. Raises `AssertionError` after `seconds`, and at once
+        for a job that is over or once the last worker has ended.
         """
-        statuses = {"queued", "running", "succeeded", "dead", "cancelled"}
-        if what not in statuses and what not in set(Verdict):
+        if what not in STATUSES and what not in set(Verdict):
             raise AssertionError(f"{what!r} is neither a status nor a verdict")
 
         def look() -> bool:
-            return self.status(job_id) == what if what in statuses else what in self.verdicts(job_id)
+            nobody_is_left = self._nobody_is_left()  # asked first: what the last one wrote is then seen
+            seen = see(self.db, job_id)
+            if seen.has(what):
+                return True
+            if seen.is_over or nobody_is_left:
+                raise AssertionError(f"job {job_id} cannot become {what} any more: {seen}; {self._ends()}")
+            return False
 
-        try:
-            wait_for(look, f"job {job_id} {what}", seconds)
-        except AssertionError as error:
-            raise AssertionError(f"{error}; it is {self.status(job_id)} with {self.verdicts(job_id)}") from None
+        self._wait(look, f"job {job_id} {what}", job_id, seconds)
 
     def run_one(self, handler: Handler, payload: Payload, **keywords: Any) -> AttemptReport:
         """Enqueue one job, claim it, and run its handler inline, in this process, whatever its pool; the report.
 
         For a debugger and for plain assertions: no child, no limit. `complete_in` works, and the outcome is written.
+        Workers beside it do not get the job. Raises `AssertionError`, and enqueues nothing, where no worker might start
+        it now: a paused kind, a busy concurrency key, a `run_after` in the future. Not in a test that is a coroutine
+        itself: see `run_one_async`.
         """
-        job_id = self.enqueue(handler.task, payload, **keywords)
-        return asyncio.run(self._run_inline(handler, job_id))
-
-    async def _run_inline(self, handler: Handler, job_id: int) -> AttemptReport:
-        database = Database(self.url, call_timeout=10, application_name="oomph test")
-        await database.open()
-        try:
-            store = JobStore(database, retry_delay=0, pause_after=5)
-            worker_id, kind = uuid.uuid4(), handler.task.kind
-            pool = str(handler.task.pool)
-            await store.register(
-                worker_id,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                version="inline",
-                pools=[pool],
-                app=App([handler]),
-                lease=LEASE,
+        if asyncio._get_running_loop() is not None:
+            raise RuntimeError(
+                "run_one has a loop of its own, and this test runs in one: `await oomph_kit.run_one_async(...)`"
             )
-            jobs = (await store.claim(worker_id, pool, [kind], 1)).jobs
-            if [job.id for job in jobs] != [job_id]:
-                raise AssertionError(f"job {job_id} is not the next of its kind: {jobs}")
-            ended: asyncio.Future[AttemptReport] = asyncio.get_running_loop().create_future()
-            LoopPool().begin(Execution(jobs[0], handler, lambda *_: None), ended.set_result)
-            report = await ended
-            await store.finish(jobs[0].fence, report)
-            await store.deregister(worker_id)
-            return report
-        finally:
-            await database.close()
+        return asyncio.run(self.run_one_async(handler, payload, **keywords))
 
-    @staticmethod
-    def _child(worker: WorkerProcess, job_id: int) -> int | None:
-        return worker.child_of(job_id) if worker.process.poll() is None else None
+    async def run_one_async(self, handler: Handler, payload: Payload, **keywords: Any) -> AttemptReport:
+        """`run_one` on the running loop, so that the handler can use what the test has opened there."""
+        return await run_inline(self.url, self.db, handler, payload, keywords)
+
+    def _wait(self, look: Callable[[], T | None], what: str, job_id: int, seconds: float) -> T:
+        try:
+            return wait_for(look, what, seconds)
+        except NotInTime as error:
+            raise AssertionError(f"{error}; {see(self.db, job_id)}; {self._ends()}") from None
+
+    def _alive(self) -> list[WorkerProcess]:
+        return [worker for worker in self.workers if worker.process.poll() is None]
+
+    def _nobody_is_left(self) -> bool:
+        """All workers of this kit have ended, and no other one is registered, which a test may have started itself."""
+        if not self.workers or self._alive():
+            return False
+        row = self.db.execute(
+            "SELECT 1 FROM background_workers "
+            "WHERE lost_at IS NULL AND lease_until > clock_timestamp() AND pid <> ALL (%s)",
+            [[worker.pid for worker in self.workers]],
+        ).fetchone()
+        return row is None
+
+    def _ends(self) -> str:
+        if not self.workers:
+            return "this kit has started no worker"
+        ended = [worker.obituary() for worker in self.workers if worker.process.poll() is not None]
+        return "\n".join(ended) or f"{len(self.workers)} worker(s) run"

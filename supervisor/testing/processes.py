@@ -5,12 +5,15 @@ import re
 import signal
 import subprocess
 import sys
+import time
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
 
+from pools.leftovers import sweep_processes
 from supervisor.testing.waiting import wait_for
 
 # A test should not wait for what is meant to give a busy host time.
@@ -26,6 +29,8 @@ FAST = {
     "WORKER_SYSTEM_CONCURRENCY": "5",
 }
 LOG_SHOWN_CHARS = 4_000
+END_SECONDS = 3.0  # a worker that still answers ends well within it; one that a test has frozen or cut off may not
+ASK_SECONDS = 0.1  # signals that are pending together count as one
 
 
 class WorkerProcess:
@@ -88,6 +93,26 @@ class WorkerProcess:
         self.signal(signal.SIGTERM)
         return self.wait()
 
+    def end(self) -> None:
+        """End it soon, whatever it does: SIGTERM until it gives its jobs back, then SIGKILL; and what is left of it."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+        until = time.monotonic() + END_SECONDS
+        while self.process.poll() is None and time.monotonic() < until:
+            self.process.send_signal(signal.SIGTERM)  # the first one lets jobs finish, another does not wait for them
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(ASK_SECONDS)
+        self.process.kill()
+        self.process.wait()
+        if sys.platform == "linux" and (survivors := sweep_processes(self.pid).survivors):
+            warnings.warn(f"processes {survivors} of a worker that has ended survive even SIGKILL", stacklevel=2)
+
+    def obituary(self) -> str:
+        """How it ended, with the end of its log."""
+        status = self.process.returncode
+        how = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        return f"worker {self.pid} ended with {how}; the end of its log:\n{self.text()[-LOG_SHOWN_CHARS:]}"
+
     def descendants(self) -> list[psutil.Process]:
         """Its live processes. Zombies do not count: PID 1 of a container may be slow to reap."""
         found = psutil.Process(self.pid).children(recursive=True)
@@ -120,12 +145,9 @@ def is_alive(pid: int) -> bool:
 
 @contextmanager
 def running_worker(url: str, log: Path, app: str, **settings: str) -> Iterator[WorkerProcess]:
-    """A worker that is ready; killed at the end if it still runs. `settings` are environment variables."""
+    """A worker that is ready; ended at the end, with what it has left. `settings` are environment variables."""
     worker = WorkerProcess(url, app, log, settings)
     try:
         yield worker.wait_ready()
     finally:
-        if worker.process.poll() is None:
-            worker.process.send_signal(signal.SIGCONT)
-            worker.process.kill()
-        worker.process.wait()
+        worker.end()
