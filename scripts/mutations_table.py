@@ -652,6 +652,13 @@ MUTATIONS = (
         (f"{SWEEP}test_a_process_that_carries_the_mark_of_a_dead_supervisor_is_swept",),
     ),
     Mutation(
+        "a child that finds its gate closed ends",
+        "pools/child.py",
+        "    if setup is None:\n        return 0\n",
+        "    if setup is None:\n        signal.sigtimedwait([], 30)\n        return 0\n",
+        (f"{SWEEP}test_a_child_whose_supervisor_died_before_its_gate_never_runs",),
+    ),
+    Mutation(
         "a child dies with its supervisor",
         "pools/process.py",
         "    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)\n",

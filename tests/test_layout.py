@@ -83,29 +83,3 @@ def test_every_statement_is_used_and_says_what_it_is_for() -> None:
 def test_the_locks_name_no_address() -> None:
     for path in ROOT.glob("requirements*.lock"):
         assert "://" not in path.read_text(), path
-
-
-# Where a worker may ask this host for the date, and why that decides nothing.
-MAY_ASK_THE_DATE = {
-    "jobs/scheduler.py": "a new schedule's first point; ticks use the database's clock",
-    "pools/loop.py": "the deadline that a handler is shown; the timer is monotonic",
-    "pools/life.py": "the same",
-    "pools/ownership.py": "the same",
-}
-
-
-def test_no_decision_of_a_worker_depends_on_this_hosts_clock() -> None:
-    """Scenario 36: a step of the clock moves nothing. Timers are monotonic; leases are the database's."""
-    for package in MAY_IMPORT:
-        for path in modules(package):
-            where = str(path.relative_to(ROOT))
-            if where.startswith(("supervisor/commands/", "supervisor/testing/")):
-                continue
-            asked = [
-                node
-                for node in ast.walk(ast.parse(path.read_text()))
-                if isinstance(node, ast.Attribute)
-                and isinstance(node.value, ast.Name)
-                and (node.value.id, node.attr) in {("datetime", "now"), ("datetime", "utcnow"), ("time", "time")}
-            ]
-            assert not asked or where in MAY_ASK_THE_DATE, f"{where}:{asked[0].lineno} asks for the date"

@@ -116,13 +116,11 @@ class Kit:
         it now: a paused kind, a busy concurrency key, a `run_after` in the future. Not in a test that is a coroutine
         itself: see `run_one_async`.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self.run_one_async(handler, payload, **keywords))
-        raise RuntimeError(
-            "run_one has a loop of its own, and this test runs in one: `await oomph_kit.run_one_async(...)`"
-        )
+        if asyncio._get_running_loop() is not None:
+            raise RuntimeError(
+                "run_one has a loop of its own, and this test runs in one: `await oomph_kit.run_one_async(...)`"
+            )
+        return asyncio.run(self.run_one_async(handler, payload, **keywords))
 
     async def run_one_async(self, handler: Handler, payload: Payload, **keywords: Any) -> AttemptReport:
         """`run_one` on the running loop, so that the handler can use what the test has opened there."""

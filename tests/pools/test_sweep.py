@@ -23,7 +23,7 @@ from jobs.outcome import Succeeded
 from pools import process
 from pools.identity import Marks, Owner, mark_of, owner_is_gone
 from pools.ingest import IngestPool
-from pools.leftovers import sweep_processes
+from pools.leftovers import children_reader, stats, sweep_processes
 from pools.options import IngestOptions
 from pools.scratch import ScratchFolders
 from tests.pools.handlers_app import app
@@ -149,17 +149,30 @@ def test_a_process_that_asked_for_it_dies_with_its_parent() -> None:
 
 async def test_a_child_whose_supervisor_died_before_its_gate_never_runs(tmp_path: Path) -> None:
     """Scenario 20: SIGKILL to the supervisor while the template forks."""
-    stop_template = "import os, signal; os.kill(pool._spawner.pid, signal.SIGSTOP)"
-    killed = supervisor("says_ready", tmp_path / "ready", tmp_path, before=stop_template)
-    assert killed.stdout is not None
-    template = int(killed.stdout.readline())
-    await asyncio.sleep(0.3)  # the requests wait in the stopped template's socket
-    os.kill(template, signal.SIGCONT)
-    end(killed)
-    await until(lambda: is_dead(template), 2)
-    await asyncio.sleep(0.2)
-    assert not list(tmp_path.glob("ready*"))
-    sweep_processes()
+    # The next template, as the first one has made a child already; it stalls when its child is born and not yet told.
+    stall = (
+        "import os, signal; from tests.pools.kitchen import until; "
+        "pool._spawner._environment['WORKER_FAILPOINTS'] = 'spawned:stall=60'; "
+        "os.kill(pool._spawner.pid, signal.SIGKILL); await until(lambda: not pool.template_up)"
+    )
+    killed = supervisor("says_ready", tmp_path / "ready", tmp_path, before=stall)
+
+    def leaders() -> list[int]:
+        return [stat.pid for stat in stats(children_reader()(killed.pid)) if stat.session == stat.pid]
+
+    try:
+        assert killed.stdout is not None
+        killed.stdout.readline()  # from here on a child is one of a job's
+        await until(lambda: leaders() != [], 10)
+        (child,) = leaders()
+        assert not is_dead(child)
+        killed.kill()
+        killed.wait()
+        await until(lambda: is_dead(child), 2)
+        assert not list(tmp_path.glob("ready*"))
+    finally:
+        end(killed)
+        sweep_processes(killed.pid)
 
 
 def test_the_owner_of_a_mark_is_known_to_be_gone_only_when_it_is() -> None:

@@ -25,6 +25,7 @@ def test_an_inline_failure_is_a_report_and_is_written(oomph_kit: Kit) -> None:
     report = oomph_kit.run_one(Handler(IMPORT, import_ledger), Import(ledger_id=-1))
     assert isinstance(report.outcome, Failed)
     assert report.outcome.error.message == "no such ledger"
+    assert "During handling" not in report.outcome.error.frames  # nothing of the kit's own
     assert oomph_kit.db.execute("SELECT status FROM background_jobs").fetchall() == [("queued",)]
 
 

@@ -1,5 +1,5 @@
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -7,46 +7,41 @@ from typing import Any
 import psycopg
 import pytest
 
-from jobs import Task, enqueue
-from supervisor.testing.processes import WorkerProcess, running_worker
-from supervisor.testing.waiting import wait_for
+from jobs import Task
+from supervisor.testing import Kit, WorkerProcess, wait_for
 from tests.worker.app import Work
 
+APP = "tests.worker.app:app"
 STARTED_SECONDS = 0.2  # a claim is committed before its worker knows: that long after, the job has been started
 
 Look = psycopg.Connection[tuple[Any, ...]]
 
 
 class Bench:
-    """One database with the workers that a test starts on it."""
+    """The kit, with the app of these tests and shorthand for its one payload."""
 
-    def __init__(self, url: str, db: Look, logs: Path, stack: ExitStack) -> None:
+    def __init__(self, url: str, logs: Path, stack: ExitStack) -> None:
+        self.kit = Kit(url, logs, stack)
         self.url = url
-        self.db = db
+        self.db = self.kit.db
         self._logs = logs
         self._stack = stack
-        self._count = 0
+        self._launched = 0
 
     def start(self, url: str | None = None, **settings: str) -> WorkerProcess:
         """A ready worker; settings are environment variables."""
-        self._count += 1
-        log = self._logs / f"worker-{self._count}.log"
-        return self._stack.enter_context(running_worker(url or self.url, log, "tests.worker.app:app", **settings))
+        return self.kit.start(APP, url=url, **settings)
 
     def launch(self, url: str | None = None, **settings: str) -> WorkerProcess:
         """A worker that has just been started; ended with the test."""
-        self._count += 1
-        worker = WorkerProcess(
-            url or self.url, "tests.worker.app:app", self._logs / f"worker-{self._count}.log", settings
-        )
-        self._stack.callback(worker.process.wait)
-        self._stack.callback(worker.process.kill)
+        self._launched += 1
+        worker = WorkerProcess(url or self.url, APP, self._logs / f"launched-{self._launched}.log", settings)
+        self._stack.callback(worker.end)
         return worker
 
     def put(self, task: Task[Work], do: str = "nothing", seconds: float = 0, text: str = "", **more: Any) -> int:
         """Enqueue one job; its id."""
-        job_id: int = enqueue(self.db, task, Work(do=do, seconds=seconds, text=text), **more)
-        return job_id
+        return self.kit.enqueue(task, Work(do=do, seconds=seconds, text=text), **more)
 
     def job(self, job_id: int, columns: str = "status, attempt, result, error") -> tuple[Any, ...]:
         row = self.db.execute(f"SELECT {columns} FROM background_jobs WHERE id = %s", [job_id]).fetchone()
@@ -65,16 +60,13 @@ class Bench:
             status = self.job(job_id, "status")[0]
             return status if status in statuses else None
 
-        status = wait_for(look, f"job {job_id} in {statuses}, now {self.job(job_id)}", seconds)
+        status = wait_for(look, f"job {job_id} in {statuses}", seconds)
         if status == "running":
             time.sleep(STARTED_SECONDS)
         return status
 
 
 @pytest.fixture
-def bench(url: str, db: Look, tmp_path: Path) -> Iterator[Bench]:
+def bench(url: str, tmp_path: Path) -> Iterator[Bench]:
     with ExitStack() as stack:
-        yield Bench(url, db, tmp_path, stack)
-
-
-__all__ = ["Bench", "Callable"]
+        yield Bench(url, tmp_path, stack)

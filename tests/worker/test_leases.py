@@ -6,6 +6,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
+import psutil
 import psycopg
 
 from supervisor.listener import PROOF_SECONDS, PROOF_TIMEOUT
@@ -78,6 +79,31 @@ def test_a_worker_that_was_stopped_past_its_lease_gives_up_what_others_own(bench
     sleeper.wait_log("the worker goes on as")
     assert sleeper.stop() == 0
     assert other.process.poll() is None
+
+
+def test_a_host_that_was_suspended_comes_back_to_jobs_that_are_not_its_own(bench: Bench) -> None:
+    """Scenario 36: SIGSTOP to a worker and all that it runs, and what it says of its jobs afterwards comes too late."""
+    sleeper = bench.start()
+    jobs = [bench.put(AGENT, "wait", 2), bench.put(INGEST, "wait", 2)]
+    bench.wait(jobs[0], "running")
+    child = sleeper.wait_child(jobs[1])
+    suspended = [psutil.Process(sleeper.pid), *sleeper.descendants()]
+    for process in suspended:
+        process.suspend()
+    assert bench.job(jobs[0], "status") == bench.job(jobs[1], "status") == ("running",)
+    other = bench.start()
+    for job_id in jobs:
+        bench.wait(job_id, "succeeded")
+    ends = [bench.job(job_id, "attempt, claim, result, finished_at") for job_id in jobs]
+    for process in reversed(suspended):
+        process.resume()
+    sleeper.wait_log("the worker goes on as")
+    wait_for(lambda: not is_alive(child), "the stale child is gone")
+    assert [bench.job(job_id, "attempt, claim, result, finished_at") for job_id in jobs] == ends
+    assert [end[:2] for end in ends] == [(2, 2), (2, 2)]
+    assert ends[0][2]["pid"] == other.pid
+    assert bench.attempts(jobs[0]) == bench.attempts(jobs[1]) == [("worker_lost",)]
+    assert sleeper.stop() == 0
 
 
 def test_an_unreachable_database_stops_the_jobs_before_the_lease_ends(bench: Bench) -> None:
