@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pools.procfs import parse_memory, parse_sizes, slurp
+from pools.shm import own_kb
 
 MIB = 1 << 20
 # What the error path may use on top of the limit that was just hit: a traceback with its source lines, a frame.
@@ -172,7 +173,7 @@ class OpenFileReader:
 
     def read(self, pids: Collection[int], scratch_device: int, born_at: float) -> OpenFiles:
         """Each file once, however many hold it. `born_at` (Unix time) leaves out what was there before the job."""
-        shm: dict[tuple[int, int], int] = {(0, 0): self._own_shm_kb(pids)}
+        shm: dict[tuple[int, int], int] = {(0, 0): own_kb(pids)}
         unlinked: dict[int, int] = {}
         for pid in pids:
             folder = f"/proc/{pid}/fd"
@@ -186,13 +187,3 @@ class OpenFileReader:
                         elif info.st_dev == scratch_device and info.st_nlink == 0:
                             unlinked[info.st_ino] = info.st_blocks // 2
         return OpenFiles(sum(shm.values()), sum(unlinked.values()))
-
-    def _own_shm_kb(self, pids: Collection[int]) -> int:
-        for pid in pids:
-            with suppress(OSError):
-                folder = f"/proc/{pid}/root/dev/shm"
-                if os.stat(folder).st_dev in self._memory:  # noqa: PTH116
-                    return 0
-                sizes = os.statvfs(folder)
-                return (sizes.f_blocks - sizes.f_bfree) * sizes.f_frsize // 1024
-        return 0
