@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pools.shm import own_kb
+
 # kcmp(2) tells whether two threads share something; there is no other cheap way to know.
 _SYS_KCMP = {"x86_64": 312, "aarch64": 272, "riscv64": 272}.get(os.uname().machine)
 _KCMP_FILES = 2  # <linux/kcmp.h>
@@ -41,7 +43,7 @@ class OpenFileReader:
 
     def read(self, pids: Collection[int], scratch_device: int, born_at: float) -> OpenFiles:
         """Each file once, however many hold it. `born_at` (Unix time) leaves out what was there before the job."""
-        shm: dict[tuple[int, int], int] = {(0, 0): self._own_shm_kb(pids)}
+        shm: dict[tuple[int, int], int] = {(0, 0): own_kb(pids)}
         unlinked: dict[int, int] = {}
         for folder in (folder for pid in pids for folder in _tables(pid)):
             with suppress(OSError):  # it has ended, or may not be looked at
@@ -54,16 +56,6 @@ class OpenFileReader:
                         elif info.st_dev == scratch_device and info.st_nlink == 0:
                             unlinked[info.st_ino] = info.st_blocks // 2
         return OpenFiles(sum(shm.values()), sum(unlinked.values()))
-
-    def _own_shm_kb(self, pids: Collection[int]) -> int:
-        for pid in pids:
-            with suppress(OSError):
-                folder = f"/proc/{pid}/root/dev/shm"
-                if os.stat(folder).st_dev in self._memory:  # noqa: PTH116
-                    return 0
-                sizes = os.statvfs(folder)
-                return (sizes.f_blocks - sizes.f_bfree) * sizes.f_frsize // 1024
-        return 0
 
 
 def _tables(pid: int) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobs.outcome import Died, Failed, Succeeded, Verdict
-from pools import landlock, watch
+from pools import landlock, seccomp, shm, watch
 from pools.process import NotSupported
 from tests.pools.kitchen import is_dead, job_processes, open_kitchen, result_of, until
 
@@ -213,3 +213,6 @@ async def test_what_is_off_is_said_once_at_the_start_in_one_line(caplog: pytest.
     assert len(said) == 1
     for words in ("start: fork", "cgroup leaf per child: off (switched off)", "user: the worker's own", "paths: not"):
         assert words in said[0]
+    own_limits, own_shm = "limits, scheduling, marks and mounts: its own only", "/dev/shm: its own"
+    assert (own_limits in said[0]) is seccomp.is_available()
+    assert (own_shm in said[0]) is shm.is_available()
