@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import os
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -94,6 +95,13 @@ def is_gone(pid: int | str) -> bool:
 def is_dead(pid: int | str) -> bool:
     """Gone, or a zombie that somebody has yet to reap."""
     return is_gone(pid) or parse_stat(Path(f"/proc/{pid}/stat").read_text()).is_dead
+
+
+def let_others_pass(folder: Path) -> None:
+    """Let every user reach what is below a test's folder, and change nothing that is not the tests' own."""
+    for parent in folder.parents:
+        if parent.is_relative_to(tempfile.gettempdir()) and parent != Path(tempfile.gettempdir()):
+            parent.chmod(0o755)
 
 
 async def until(condition: Callable[[], bool], seconds: float = 5) -> None:

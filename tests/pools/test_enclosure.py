@@ -13,7 +13,7 @@ import pytest
 from jobs.outcome import Died, Failed, Succeeded, Verdict
 from pools import landlock, seccomp, shm, watch
 from pools.process import NotSupported
-from tests.pools.kitchen import is_dead, job_processes, open_kitchen, result_of, until
+from tests.pools.kitchen import is_dead, job_processes, let_others_pass, open_kitchen, result_of, until
 
 NOBODY = pwd.getpwnam("nobody")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
@@ -170,8 +170,7 @@ async def test_a_fork_bomb_dies_and_the_supervisor_still_spawns(tmp_path: Path) 
     """Scenario 14: all of it is gone with the verdict, and jobs start before and after."""
     user = "nobody" if os.geteuid() == 0 else ""
     tmp_path.chmod(0o777)
-    for parent in tmp_path.parents[:3]:
-        parent.chmod(0o755)
+    let_others_pass(tmp_path)
     async with open_kitchen(user=user, processes=40) as kitchen:
         execution = kitchen.order("fork_bomb", str(tmp_path / "ready"))
         running = asyncio.create_task(kitchen.pool.run(execution))

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from pools import ingest, memory
 from pools.budget import MemoryBudget
 from pools.execution import Intent
 from pools.memory import EXACT_SECONDS, Baseline, Gauge
-from pools.watch import FASTEST_SECONDS, WATCH_SECONDS, Sight, pace
+from pools.watch import FASTEST_SECONDS, WATCH_SECONDS, pace
 from tests.pools.kitchen import open_kitchen, result_of, until
 
 
@@ -56,8 +57,10 @@ async def test_a_look_at_a_job_that_is_being_ended_changes_no_figure() -> None:
         await until(lambda: any(child.watched for child in kitchen.pool._roster.children.values()))
         (child,) = kitchen.pool._roster.children.values()
         await until(lambda: child.gate_opened)
-        kitchen.pool._watch._act({child: Sight(300, 2, 0)}, [])
-        kitchen.pool._watch._act({child: Sight(0, 1, 0)}, [])
+        watch = kitchen.pool._watch
+        sight = watch._look([child], everything=False)[0][child]
+        watch._act({child: replace(sight, used_mb=300)}, [])
+        watch._act({child: replace(sight, used_mb=0)}, [])
         report = await running
         assert isinstance(report.outcome, Died)
         assert "went over the limit of 100 MB (300 MB)" in report.outcome.error.message
