@@ -17,9 +17,9 @@ from jobs.store import ClaimedJob
 from pools.execution import Execution, Intent
 from pools.identity import mark_of
 from pools.ingest import IngestPool
-from pools.leftovers import snapshot
+from pools.leftovers import snapshot, stats
 from pools.options import IngestOptions
-from pools.procfs import ProcessStat, parse_stat
+from pools.procfs import ProcessStat
 from tests.pools.handlers_app import app
 
 SPEC = "tests.pools.handlers_app:app"
@@ -94,7 +94,7 @@ def is_gone(pid: int | str) -> bool:
 
 def is_dead(pid: int | str) -> bool:
     """Gone, or a zombie that somebody has yet to reap."""
-    return is_gone(pid) or parse_stat(Path(f"/proc/{pid}/stat").read_text()).is_dead
+    return all(stat.is_dead for stat in stats([int(pid)]))
 
 
 def let_others_pass(folder: Path) -> None:
