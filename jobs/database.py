@@ -94,19 +94,23 @@ class Lane:
         self._call_timeout = call_timeout
         self._parameters = connection_parameters(application_name, call_timeout)
         self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._opening = asyncio.Lock()
 
     async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
         """Run one statement in its own transaction. Raises `DatabaseUnavailable`."""
         try:
             async with _answered_within(self._call_timeout):
-                if self._connection is None:
-                    self._connection = await psycopg.AsyncConnection.connect(
-                        self._url, autocommit=True, **self._parameters
-                    )
-                return await Session(self._connection).fetch(query, **parameters)
+                connection = self._connection or await self._open()
+                return await Session(connection).fetch(query, **parameters)
         except DatabaseUnavailable:
             await self.close()
             raise
+
+    async def _open(self) -> psycopg.AsyncConnection[Any]:
+        async with self._opening:  # of two that are opened at once, one would be lost and never closed
+            if self._connection is None:
+                self._connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, **self._parameters)
+            return self._connection
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
