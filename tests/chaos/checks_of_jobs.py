@@ -21,9 +21,10 @@ ALLOWED = {
     ("cancelled", "queued"),
 }
 REFUNDS = {"released", "lease_lost", "spawn_failed", "snoozed"}
-# From the end of a lease until others have settled its jobs: a second. But a plan may have all workers down at once,
-# and on a machine with other work the next one may take twenty to start.
-RESCUE_SECONDS = 60.0
+# From the end of a lease until others have settled its jobs, which takes a second: while any worker is there, and in all.
+# A plan may have all of them down at once, and on a machine with other work the next one takes a minute to start.
+SERVED_SECONDS = 20.0
+STANDSTILL_SECONDS = 300.0
 DEPLOY_SECONDS = 10.0  # before its end, a supervisor without trouble can give back whatever it runs
 
 
@@ -60,7 +61,10 @@ def nothing_is_lost(history: History) -> Iterator[str]:
 def _is_rescued(history: History, span: Span) -> Iterator[str]:
     """Nothing runs for long under a lease that is over."""
     lease = history.lease_at(span.worker, span.ended or history.drained_at)
-    if lease is not None and span.ended is not None and span.ended > lease.until + RESCUE_SECONDS:
+    if lease is None or span.ended is None or span.ended < lease.until + SERVED_SECONDS:
+        return
+    served = history.served(lease.until, span.ended)
+    if served > SERVED_SECONDS or span.ended > lease.until + STANDSTILL_SECONDS:
         yield (
             f"job {span.job} claim {span.claim} was running until {moment(span.ended)}; the lease of its worker "
             f"{span.worker} ended at {moment(lease.until)}"

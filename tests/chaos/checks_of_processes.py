@@ -4,12 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tests.chaos.checks_of_jobs import moment
+from tests.chaos.checks_of_jobs import STANDSTILL_SECONDS, moment
 from tests.chaos.history import History, Sighting, Span
 
 LEFTOVER_SECONDS = 5.0
 ORPHAN_SECONDS = 1.0  # that a child may outlive its supervisor
-SWEEP_SECONDS = 60.0  # until another supervisor has been started on the host and has swept; see RESCUE_SECONDS
 ZOMBIE_SECONDS = 2.0
 HINDERED_SECONDS = 15.0  # after a trouble, within which a supervisor may have to end itself
 
@@ -46,7 +45,7 @@ def _is_leftover(history: History, seen: Sighting, span: Span | None) -> Iterato
             yield f"{who} was not reaped from {moment(seen.first)} to {moment(seen.last)}"
     elif killed is not None and seen.last > killed:
         # What a child started outlives a killed supervisor until the next start finds it.
-        if seen.last > killed + (ORPHAN_SECONDS if seen.what == "child" else SWEEP_SECONDS):
+        if seen.last > killed + (ORPHAN_SECONDS if seen.what == "child" else STANDSTILL_SECONDS):
             yield f"{who}, which was killed at {moment(killed)}, was alive at {moment(seen.last)}"
     elif span is None:
         if seen.last > _at_the_latest(history, seen.owner, seen.first, LEFTOVER_SECONDS):

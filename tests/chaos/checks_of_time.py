@@ -4,13 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import groupby, pairwise
 
-from tests.chaos.checks_of_jobs import moment
+from tests.chaos.checks_of_jobs import SERVED_SECONDS, STANDSTILL_SECONDS, moment
 from tests.chaos.history import Change, History, KindChange, Span
 
 PAUSE_SECONDS = 1.0  # from the commit of a pause until nothing of the kind starts any more
 BIRTH_SECONDS = 2.0  # from the worker's last look at the kind to the first line that a handler has committed
 LATE_SECONDS = 3.0  # that a tick may be late on a machine with other work: what it passes over is not fired
-OUTAGE_SECONDS = 60.0  # without any tick; see RESCUE_SECONDS
 SILENT_SECONDS = 15.0  # of a schedule, once everything is healed
 SAME = 1e-5  # two moments of one transaction, as floating point holds them
 
@@ -129,7 +128,11 @@ def _passed_over(history: History, schedule: str, every: float, fired: list[tupl
         points = [before + every * step for step in range(1, round((after - before) / every))]
         missed = [p for p in points if not any(since - LATE_SECONDS <= p <= until for since, until in alive)]
         unexplained = [p for p in missed if not any(since <= p <= until for since, until in outages)]
-        if max(len(unexplained) * every - LATE_SECONDS, len(missed) * every - OUTAGE_SECONDS) > 0:
+        if (
+            len(unexplained) * every > LATE_SECONDS
+            or len(missed) * every > STANDSTILL_SECONDS
+            or (missed and history.served(missed[0], missed[-1]) > SERVED_SECONDS)
+        ):
             yield (
                 f"schedule {schedule} passed over {len(missed)} points from {moment(missed[0])} to "
                 f"{moment(missed[-1])}; it fired {moment(after)} as job {job} at {moment(at)}"

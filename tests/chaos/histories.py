@@ -98,6 +98,7 @@ TICKS = {"grids": {"every": 1.0}, "endless_kinds": frozenset({"tick"})}
 PAUSED = [KindChange(1, 9.0, "work", True)]
 RUNS = ("running", "running")
 TIMED_OUT = Attempt(7, 1, "work", WORKER, "timed_out", True, False)
+RENEWED = [LeaseChange(10 + second, 9.0 + second, OTHER, 200, 30.0 + second) for second in range(100)]
 LONG_AGO = Halt(100, 13.0, 14.0)
 
 

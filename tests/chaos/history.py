@@ -5,9 +5,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, LiteralString
 
 import psycopg
+
+RENEWAL_SECONDS = 2.5  # from one to the next at the longest, while a worker keeps its lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,11 @@ class History:
         for lease in sorted(self.leases, key=lambda lease: lease.seq):
             found[lease.worker].append(lease)
         return found
+
+    def served(self, since: float, until: float) -> float:
+        """For how long, between these, any worker was there: the time between renewals that follow each other."""
+        times = sorted({since, until, *(lease.at for lease in self.leases if since < lease.at < until)})
+        return sum(after - before for before, after in pairwise(times[1:-1]) if after - before <= RENEWAL_SECONDS)
 
     def pid_of(self) -> dict[str, int]:
         """The process of each worker id."""

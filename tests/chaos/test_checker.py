@@ -12,6 +12,7 @@ from tests.chaos.histories import (
     OTHER,
     PAUSED,
     QUEUED,
+    RENEWED,
     RUNS,
     TICKS,
     TIMED_OUT,
@@ -137,6 +138,7 @@ BAD: list[tuple[int, str, Callable[[], History]]] = [
     (9, "ended with status 1", lambda: replace(GOOD, exits=[Exit(100, 1, True, 40.0)])),
     (9, "nobody told it to", lambda: replace(GOOD, exits=[Exit(100, 0, False, 40.0)])),
     (1, "was running until", lambda: lost(500.0)),
+    (1, "was running until", lambda: replace(lost(50.0), leases=[*lost(50.0).leases, *RENEWED])),
     (
         1,
         "after attempt 1 of 5, for killed",
@@ -198,7 +200,8 @@ BAD: list[tuple[int, str, Callable[[], History]]] = [
     (7, "as job 13", lambda: again(fired(12, 50.1, 50), fired(13, 50.2, 50))),
     (7, "passed over 9 points", lambda: skipped()),
     (7, "passed over 9 points", lambda: skipped(outages=[(55.5, 70.0)])),
-    (7, "passed over 109 points", lambda: skipped(fired(14, 170.1, 170), outages=[(0.0, 999.0)])),
+    (7, "passed over 349 points", lambda: skipped(fired(14, 410.1, 410), outages=[(0.0, 999.0)])),
+    (7, "passed over 39 points", lambda: skipped(fired(14, 100.1, 100), outages=[(0.0, 999.0)], leases=RENEWED)),
     (
         8,
         "helper 103 of supervisor 100, which was killed",
