@@ -131,6 +131,8 @@ def in_child(payload: Work, job: JobContext) -> Answer:
     match payload.do:
         case "wait":
             time.sleep(payload.seconds)
+        case "wait once" if job.attempt == 1:
+            time.sleep(payload.seconds)
         case "print":
             print(payload.text, flush=True)
             os.write(2, b"from stderr\n")
