@@ -36,12 +36,12 @@ def test_a_server_that_restarts_while_jobs_run_loses_nothing(server: EmbeddedSer
     with ExitStack() as stack:
         bench = Bench(url, tmp_path, stack)
         worker = bench.start(WORKER_LEASE_SECONDS="60", WORKER_CALL_TIMEOUT_SECONDS="2", WORKER_INGEST_CONCURRENCY="3")
-        ends_meanwhile = [bench.put(AGENT, "wait", 1), bench.put(INGEST, "wait", 1)]
         is_killed, goes_on = bench.put(DEADLY, "wait once", 60), bench.put(INGEST, "wait", 6)
-        waits = [bench.put(INGEST, "print", text="later") for _ in range(3)]
         child = worker.wait_child(is_killed)
+        ends_meanwhile = [bench.put(AGENT, "wait", 3), bench.put(INGEST, "wait", 3)]
+        waits = [bench.put(INGEST, "print", text="later") for _ in range(3)]
         for job_id in [*ends_meanwhile, goes_on]:
-            bench.wait(job_id, "running")
+            bench.kit.wait_for(job_id, "running")
         if how == "killed":
             postmaster = Postmaster.of(server.data)
             assert postmaster is not None
