@@ -632,7 +632,7 @@ MUTATIONS = (
     ),
     Mutation(
         "what lies in a job's /dev/shm is counted",
-        "pools/memory.py",
+        "pools/open_files.py",
         "{(0, 0): own_kb(pids)}",
         "{}",
         (f"{REACH}test_what_lies_in_shared_memory_counts_also_when_nobody_has_it_open",),
