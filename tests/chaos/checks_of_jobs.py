@@ -21,8 +21,8 @@ ALLOWED = {
     ("cancelled", "queued"),
 }
 REFUNDS = {"released", "lease_lost", "spawn_failed", "snoozed"}
-# From the end of a lease until others have settled its jobs, which takes a second: while any worker is there, and in all.
-# A plan may have all of them down at once, and on a machine with other work the next one takes a minute to start.
+# From the end of a lease until others have settled its jobs, which takes a second: while any worker is there, and in
+# all. A plan may have all of them down at once, and on a machine with other work the next one takes a minute to start.
 SERVED_SECONDS = 20.0
 STANDSTILL_SECONDS = 300.0
 DEPLOY_SECONDS = 10.0  # before its end, a supervisor without trouble can give back whatever it runs

@@ -61,7 +61,7 @@ def test_whatever_happens_between_two_durable_steps_nothing_is_lost(
 ) -> None:
     trial = trials[place, action]
     assert place in trial.reached, f"never reached\n{trial.logs()}"
-    assert trial.violations == [], trial.logs()
+    assert trial.violations == [], "\n".join([*trial.violations, trial.logs()])
     assert trial.zombies == 0
     fatal = action == "raise" and place in FATAL
     # A child or a template is killed in the worker's stead.
