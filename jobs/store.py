@@ -184,12 +184,13 @@ class JobStore:
         Those are the lost ones, and successes that change their kind's health; all, where somebody holds a row's lock.
         """
         fences = sorted(successes)  # two statements that change many running jobs never wait in a circle
+        results = [successes[fence] for fence in fences]
         try:
             refused = await self._database.fetch(
                 "complete_many",
-                ids=[fence.id for fence in fences],
-                claims=[fence.claim for fence in fences],
-                results=[successes[fence] for fence in fences],
+                ids=_numbers(fence.id for fence in fences),
+                claims=_numbers(fence.claim for fence in fences),
+                results=results if any(results) else None,
             )
         except Locked:
             return set(fences)
@@ -359,6 +360,11 @@ class JobStore:
             error=json_or_none(asdict(error) if error else None),
             output_tail=clip(process.output_tail, MAX_OUTPUT_TAIL_BYTES) or None,
         )
+
+
+def _numbers(values: Iterable[int]) -> str:
+    """An array as PostgreSQL reads it: a list of thousands costs the driver more than the statement does."""
+    return f"{{{','.join(map(str, values))}}}"
 
 
 def _claimed(row: Sequence[Any]) -> ClaimedJob:

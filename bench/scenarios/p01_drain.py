@@ -12,7 +12,7 @@ from bench.systems.pgqueuer import Pgqueuer
 from bench.systems.procrastinate import Procrastinate
 
 JOBS, QUICK_JOBS = 20_000, 2_000
-CONCURRENCIES = (100, 200, 500)
+CONCURRENCIES = (200, 500, 1000)
 BATCHES = (100, 500)
 RATE = "jobs_per_second"
 
