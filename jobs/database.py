@@ -6,6 +6,7 @@ here, a connection that broke is replaced by the pool, and a caller sees `Databa
 
 import asyncio
 import json
+import logging
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,6 +20,8 @@ from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 from jobs.connection import Row
 from jobs.outcome import MAX_FRAMES_CHARS, MAX_MESSAGE_CHARS, clip
 from jobs.sql import statement
+
+log = logging.getLogger("oomph.database")
 
 # psycopg waits up to 5 s for its own cancel request after a call ran into its bound.
 MAX_CONNECTIONS = 3  # outcomes, housekeeping and one to spare; claims, the lease keeper and the listener have their own
@@ -35,6 +38,9 @@ _UNAVAILABLE = (
     OSError,
 )
 
+
+# What a pooler in transaction mode answers that does not keep its clients' prepared statements: it did nothing.
+_NOT_PREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 
 LOCK_TIMEOUT_MS = 1_000  # what is locked for longer is left for the next try, and does not hold up others
 
@@ -84,35 +90,47 @@ class Session:
 
 
 class Lane:
-    """A connection of its own for calls that come one after the other and cannot wait for the pool's bookkeeping.
+    """A connection of its own for one hot statement, which spares it the pool's bookkeeping and its planning.
 
-    Opened by the first call, closed after a call that failed, and opened again by the next one.
+    Calls come one after the other. Opened by the first, closed after one that failed, and opened again by the next.
     """
 
     def __init__(self, url: str, *, call_timeout: float, application_name: str) -> None:
         self._url = url
         self._call_timeout = call_timeout
-        self._parameters = connection_parameters(application_name, call_timeout)
-        self._connection: psycopg.AsyncConnection[Any] | None = None
+        # A function's plan is known to be right; prepared, a claim spares itself the way to it.
+        self._parameters = connection_parameters(application_name, call_timeout) | {"prepare_threshold": 0}
+        self._cursor: psycopg.AsyncCursor[Row] | None = None
         self._turn = asyncio.Lock()
 
     async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
         """Run one statement in its own transaction. Raises `DatabaseUnavailable`."""
         try:
-            async with _answered_within(self._call_timeout), self._turn:
-                if self._connection is None:
-                    self._connection = await psycopg.AsyncConnection.connect(
-                        self._url, autocommit=True, **self._parameters
-                    )
-                return await Session(self._connection).fetch(query, **parameters)
-        except DatabaseUnavailable:
+            async with asyncio.timeout(self._call_timeout), self._turn:
+                try:
+                    return await self._run(query, parameters)
+                except _NOT_PREPARED:
+                    log.info("the database is behind a pooler that keeps no prepared statement; claims do without")
+                    self._parameters["prepare_threshold"] = None
+                    return await self._run(query, parameters)
+        except _UNAVAILABLE as error:
+            raise DatabaseUnavailable(f"{type(error).__name__}: {error}".strip()) from error
+
+    async def _run(self, query: str, parameters: dict[str, Any]) -> list[Row]:
+        try:
+            if self._cursor is None:
+                connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, **self._parameters)
+                self._cursor = connection.cursor(row_factory=tuple_row, binary=True)
+            await self._cursor.execute(statement(query), parameters)
+            return await self._cursor.fetchall()
+        except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            await cursor.connection.close()
 
 
 class Database:

@@ -82,11 +82,13 @@ class Attempts:
         """Claims of the present lease, as far as they are known: a refund of an earlier one may be held for long."""
         return len(self._running) + self._outcomes.trusted
 
-    def start(self, pool: Pool, jobs: Sequence[ClaimedJob], trusted: Callable[[], bool]) -> None:
+    def start(
+        self, pool: Pool, jobs: Sequence[ClaimedJob], trusted: Callable[[], bool], *, more_follow: bool = False
+    ) -> None:
         """Run claimed jobs of one pool, whose slots must be free.
 
-        They are known from now on, and their handlers begin once the caller has given the loop away: by then its next
-        claim is on the way to the database.
+        They are known from now on. Where `more_follow`, their handlers begin once the caller has given the loop away:
+        by then its next claim is on the way to the database.
         """
         assert len(jobs) <= self.free_slots(pool), "claimed more than the free slots"
         self._in_use[pool] += len(jobs)
@@ -96,7 +98,10 @@ class Attempts:
             fence = job.fence
             execution = self._running[fence] = Execution(job, handlers[job.kind], publish)
             begins.append((execution, partial(reported, execution, fence, pool, trusted)))
-        asyncio.get_running_loop().call_soon(self._begin, self._pools[pool], begins)
+        if more_follow:
+            asyncio.get_running_loop().call_soon(self._begin, self._pools[pool], begins)
+        else:
+            self._begin(self._pools[pool], begins)
 
     def _begin(self, pool: JobPool, begins: Iterable[tuple[Execution, Report]]) -> None:
         for execution, report in begins:

@@ -24,7 +24,6 @@ from supervisor.attempts import Attempts
 MAX_BATCH = 333  # jobs a claim: with more of them, the first wait longer and nothing is gained
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
 BATCHES = 3  # in the slots at once: one is claimed while one runs and one is written
-TURNS_TO_HANDLER = 2  # of the loop, from a claim to the first line of its handlers: nothing else is sent before
 MARK_SECONDS = 1.0  # the longest that a job which comes back to an earlier place is passed over
 TIMER_SECONDS = 0.001  # after the moment that the database named: a timer may fire a little early
 IDLE_HORIZON = 300.0  # the longest back-off: what is due later than that is somebody's plan, not work in progress
@@ -142,8 +141,7 @@ class Claims:
             if more or taken == slots:
                 event.set()  # if only to find that no slot is free
             else:
-                for _ in range(TURNS_TO_HANDLER):
-                    await asyncio.sleep(0)
+                await asyncio.sleep(0)  # what was taken runs first
                 await self._look([pool], claim_due=taken > 0)  # what is due and was not taken, somebody holds
         except BaseException:
             event.set()
@@ -182,8 +180,8 @@ class Claims:
             claim = await self._store.claim(self._worker_id, pool, kinds, slots, used)
             if claim.jobs:
                 failpoint(Failpoint.CLAIMED)
-            self._start(pool, claim.jobs)
             taken = len(claim.jobs)
+            self._start(pool, claim.jobs, more_follow=taken == slots)
             if taken == slots:
                 marks.move(claim.jobs)
             else:
@@ -199,13 +197,13 @@ class Claims:
                 self._probe[pool] = False
         return taken, claim.parked > 0
 
-    def _start(self, pool: Pool, jobs: Sequence[ClaimedJob]) -> None:
+    def _start(self, pool: Pool, jobs: Sequence[ClaimedJob], *, more_follow: bool = False) -> None:
         if not self._trusted():
             self._give_back(jobs, Verdict.LEASE_LOST, "the lease was lost during the claim")
         elif not self._may_claim():
             self._give_back(jobs, Verdict.RELEASED, "the shutdown began during the claim")
         elif jobs:
-            self._attempts.start(pool, jobs, self._trusted)
+            self._attempts.start(pool, jobs, self._trusted, more_follow=more_follow)
 
     def _give_back(self, jobs: Sequence[ClaimedJob], verdict: Verdict, why: str) -> None:
         for job in jobs:

@@ -98,6 +98,7 @@ class Listener:
                     self._on_control(notification.payload)
                 elif until_proof:
                     return True
+                await asyncio.sleep(0)  # who was woken goes first: back to waiting is a long way through the driver
         finally:
             await notifications.aclose()
         return False

@@ -710,6 +710,23 @@ async def test_an_outcome_that_waits_for_a_lock_is_bounded_and_can_be_written_af
     await database.close()
 
 
+async def test_claims_do_without_prepared_statements_where_a_pooler_loses_them(
+    db: Connection, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = Database(url, call_timeout=10, application_name="pooled")
+    await database.open()
+    worker = await hire(JobStore(database, retry_delay=0.01, pause_after=5))
+    add(db, 3)
+    with caplog.at_level("INFO", "oomph.database"):
+        for _ in range(3):
+            await worker.claim_one()
+            assert database.claims._cursor is not None
+            # As behind a pooler, whose next connection to the server is another one; the driver cannot see it here.
+            await database.claims._cursor.connection.execute("DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$")
+    assert caplog.text.count("prepared statement") == 1
+    await database.close()
+
+
 async def test_two_batches_that_end_streaks_of_the_same_kinds_do_not_deadlock(db: Connection, store: JobStore) -> None:
     workers = [await hire(store, tasks=[NOTE, LETTER]) for _ in range(2)]
     for _ in range(15):
