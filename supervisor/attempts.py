@@ -15,7 +15,7 @@ from functools import partial
 from jobs.app import App
 from jobs.database import DatabaseUnavailable
 from jobs.failpoints import Failpoint, failpoint
-from jobs.outcome import AttemptReport, Failed, JobError, Returned, Succeeded, Verdict
+from jobs.outcome import AttemptReport, Died, Failed, JobError, Returned, Succeeded, Verdict
 from jobs.store import ClaimedJob, Fence, JobStore
 from jobs.task import Pool
 from pools.errors import describe
@@ -188,8 +188,8 @@ class Attempts:
         except Exception as error:
             log.exception("job %s: its report failed", fence.id)
             report = AttemptReport(Failed(describe(error)))
-        if isinstance(report.outcome, Failed) and report.outcome.error.message:
-            _log_failure(execution.job, report.outcome.error)
+        if isinstance(report.outcome, Failed | Died) and report.outcome.error.message:
+            _log_end(execution.job, report.outcome.verdict, report.outcome.error)
         del self._running[fence]
         self._progress.pop(fence, None)
         self._outcomes.submit(fence, report, trusted, partial(self._settled, execution, pool, report))
@@ -207,8 +207,8 @@ class Attempts:
         self._on_slot(pool, gone)
 
 
-def _log_failure(job: ClaimedJob, error: JobError) -> None:
+def _log_end(job: ClaimedJob, verdict: Verdict, error: JobError) -> None:
     places = _PLACE.findall(error.frames)
     where = " at {}:{} in {}".format(*places[-1]) if places else ""
     told = f"{error.type}: {error.message}{where}"
-    log.warning("job %s (%s) attempt %s of %s failed: %s", job.id, job.kind, job.attempt, job.max_attempts, told)
+    log.warning("job %s (%s) attempt %s of %s %s: %s", job.id, job.kind, job.attempt, job.max_attempts, verdict, told)

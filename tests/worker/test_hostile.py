@@ -10,7 +10,7 @@ import pytest
 
 from jobs import Task
 from supervisor.testing.processes import FAST
-from tests.worker.app import AGENT, INGEST, SYSTEM, Work
+from tests.worker.app import AGENT, DEADLY, INGEST, SYSTEM, Work
 from tests.worker.conftest import Bench
 
 
@@ -46,6 +46,12 @@ def test_the_log_names_the_place_of_a_failure(bench: Bench) -> None:
     worker = bench.start()
     bench.put(AGENT, "fail", text="no such thing")
     worker.wait_log(r"attempt 1 of 5 failed: RuntimeError: no such thing at .*app\.py:\d+ in on_loop")
+
+
+def test_the_log_warns_of_a_killed_child_with_its_kind_and_the_reason(bench: Bench) -> None:
+    worker = bench.start()
+    bench.put(DEADLY, "be killed once")
+    worker.wait_log(rf"WARNING oomph.attempts: job \d+ \({DEADLY.kind}\) attempt 1 of \d+ killed: .*SIGKILL")
 
 
 @pytest.mark.parametrize("task", [AGENT, INGEST], ids=["loop", "child"])
