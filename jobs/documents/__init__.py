@@ -3,11 +3,7 @@
     task.py        the declaration             ingest.py     submit: document and job in the caller's transaction
     originals.py   the files as they came      search.py     full-text search over what is READY
     app.py         what a worker runs          reports.py    how documents stand, and whether anybody works on them
-
-In the child, one process a document, in this order:
-
-    handler.py     fetch, parse, chunk, write  parse.py      bytes to pages of text
-    headings.py    where sections begin        chunk.py      pages to chunks with page and heading
+    pipeline/      what a child does with a document: fetch, parse, chunk, write
 
 What stands here imports neither the parser nor the object store, so a service pays for neither.
 """

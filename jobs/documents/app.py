@@ -18,12 +18,12 @@ def app() -> App:
     os.environ.setdefault("OBJECT_STORE_URL", default_url())
     return App(
         handlers=[Handler(INGEST_DOCUMENT, ingest_document)],
-        preload=["kreuzberg", "obstore", "jobs.documents.handler"],
+        preload=["kreuzberg", "obstore", "jobs.documents.pipeline.handler"],
     )
 
 
 def ingest_document(payload: IngestDocument, job: JobContext) -> None:
     # Here and not above: the supervisor loads this app too, and has no use for a parser.
-    from jobs.documents.handler import ingest
+    from jobs.documents.pipeline.handler import ingest
 
     ingest(payload, job)

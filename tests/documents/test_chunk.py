@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.documents.chunk import Chunk, chunk
-from jobs.documents.headings import Page, markdown_headings
+from jobs.documents.pipeline.chunk import Chunk, chunk
+from jobs.documents.pipeline.headings import Page, markdown_headings
 
 SENTENCE = "The quick brown fox jumps over the lazy dog. "
 

@@ -1,6 +1,6 @@
 """Where sections begin."""
 
-from jobs.documents.headings import Heading, Page, markdown_headings, place_headings
+from jobs.documents.pipeline.headings import Heading, Page, markdown_headings, place_headings
 
 
 def titles(text: str) -> list[tuple[int, str]]:

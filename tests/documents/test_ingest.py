@@ -8,9 +8,9 @@ import psutil
 import psycopg
 import pytest
 
-from jobs.documents.chunk import chunk
 from jobs.documents.ingest import Submission
-from jobs.documents.parse import parse
+from jobs.documents.pipeline.chunk import chunk
+from jobs.documents.pipeline.parse import parse
 from scripts import samples
 from supervisor.testing.processes import WorkerProcess
 from supervisor.testing.waiting import wait_for

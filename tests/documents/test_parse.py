@@ -13,10 +13,10 @@ import pytest
 from reportlab.lib.pdfencrypt import StandardEncryption
 from reportlab.pdfgen.canvas import Canvas
 
-from jobs.documents import parse as parsing
-from jobs.documents.chunk import Chunk, chunk
 from jobs.documents.errors import UnreadableDocument
-from jobs.documents.parse import parse
+from jobs.documents.pipeline import parse as parsing
+from jobs.documents.pipeline.chunk import Chunk, chunk
+from jobs.documents.pipeline.parse import parse
 from pools.symptoms import memory_sign
 from scripts import samples
 

@@ -6,8 +6,8 @@ from io import BytesIO
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.documents.parse import parse
-from jobs.documents.references import restore, spell_out_word, spell_out_xml
+from jobs.documents.pipeline.parse import parse
+from jobs.documents.pipeline.references import restore, spell_out_word, spell_out_xml
 from scripts import samples
 
 

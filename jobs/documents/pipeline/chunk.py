@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from jobs.documents.headings import Heading, Page
+from jobs.documents.pipeline.headings import Heading, Page
 
 CHUNK_CHARS = 1_500  # some 300 words of English: a few paragraphs, and well inside what embedding models take
 OVERLAP_CHARS = 150  # about one sentence

@@ -15,8 +15,8 @@ from typing import Any
 import kreuzberg
 
 from jobs.documents.errors import UnreadableDocument
-from jobs.documents.headings import Page, markdown_headings, place_headings
-from jobs.documents.references import restore, spell_out_word, spell_out_xml
+from jobs.documents.pipeline.headings import Page, markdown_headings, place_headings
+from jobs.documents.pipeline.references import restore, spell_out_word, spell_out_xml
 
 for _pool in ("TOKIO_WORKER_THREADS", "RAYON_NUM_THREADS"):
     os.environ[_pool] = "1"  # read once, at the first extraction; more threads only cost memory

@@ -17,9 +17,9 @@ from pydantic import BaseModel
 from jobs.app import JobContext
 from jobs.connection import Row
 from jobs.database import connection_parameters
-from jobs.documents.chunk import Chunk, chunk
 from jobs.documents.originals import Original, Originals
-from jobs.documents.parse import ParsedDocument, parse
+from jobs.documents.pipeline.chunk import Chunk, chunk
+from jobs.documents.pipeline.parse import ParsedDocument, parse
 from jobs.documents.task import IngestDocument
 from jobs.sql import statement
 from jobs.task import PermanentError
