@@ -88,4 +88,7 @@ class JobPool(Protocol):
     def begin(self, execution: Execution, report: Report) -> None:
         """Run one attempt; call `report` once, on the loop, when it has ended. Whatever a job does is a report."""
 
+    def expect_more(self) -> None:
+        """Jobs will come as soon as slots are free: prepare what the next one needs, if that takes time."""
+
     async def stop(self) -> None: ...

@@ -130,11 +130,16 @@ F = TypeVar("F", bound=_Frame)
 
 
 class Ready(_Frame):
-    """The template serves. Its sizes are in MiB."""
+    """The template serves. Its sizes are in MiB: what it can write to, what it has, and what of it is in no file.
+
+    `forks_twice` says why, where one fork does not suffice.
+    """
 
     frame: Literal["ready"] = "ready"
     data_mb: float
     rss_mb: float
+    shared_mb: float
+    forks_twice: str = ""
 
 
 class Loading(_Frame):

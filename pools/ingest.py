@@ -24,8 +24,10 @@ from pools.errors import describe
 from pools.evidence import ChildEvidence
 from pools.execution import Execution, Intent, Report
 from pools.frames import pack
+from pools.household import Household
 from pools.identity import Marks, Owner
-from pools.life import Household, Life, job_frame
+from pools.life import Life, job_frame
+from pools.nursery import Nursery
 from pools.oom import OomWatch
 from pools.options import IngestOptions, StartMethod
 from pools.roster import Roster
@@ -83,6 +85,7 @@ class IngestPool:
             slots,
             ScratchFolders(self._options.scratch_path, self._owner),
         )
+        self._nursery = Nursery(self._house)
         self._budget = MemoryBudget(self._options.budget_mb)
         self._fresh_mb = 0.0  # what an executed child has at its gate, as far as any was seen
         self._tasks: set[asyncio.Task[AttemptReport]] = set()
@@ -164,6 +167,11 @@ class IngestPool:
         self._tasks.add(task)
         task.add_done_callback(ended)
 
+    def expect_more(self) -> None:
+        """Have a child at hand for the job that will come next."""
+        if not self._stopped:
+            self._nursery.expect_more()
+
     async def run(self, execution: Execution) -> AttemptReport:
         """Run one attempt; return its report when no process of it is left, or when what is left lingers."""
         assert len(self._running) < self.slots, "more attempts than slots"
@@ -175,11 +183,7 @@ class IngestPool:
             early = _unfit(execution, limit_mb) or await self._admit(execution, limit_mb, held_mb)
             if early is not None:
                 return early
-            mark = self._marks.take()
-            try:
-                return await self._live(execution, mark, limit_mb)
-            finally:
-                self._when_gone(execution, mark, held_mb)
+            return await self._live(execution, limit_mb, held_mb)
         except SpawnFailed as failure:
             why = str(failure)
             log.warning("job %d attempt %d did not start: %s", execution.job.id, execution.job.attempt, why)
@@ -220,6 +224,7 @@ class IngestPool:
                 lingering.cancel()
         if self._roster.children:
             log.error("children %s survive SIGKILL; leaving them behind", list(self._roster.children))
+        await self._nursery.stop()
         await self._spawner.stop()
         await self._watch.look_around()
         await self._watch.look_around()  # the next look reaps what the one before has killed
@@ -241,8 +246,13 @@ class IngestPool:
             return classify(ChildEvidence(intent=execution.intent, limit_mb=limit_mb, timeout=execution.job.timeout))
         raise SpawnFailed(f"no {held_mb} MB became free within {ADMISSION_SECONDS:g} s")
 
-    async def _live(self, execution: Execution, mark: int, limit_mb: int) -> AttemptReport:
-        life = await Life.begin(self._house, execution, mark, limit_mb)
+    async def _live(self, execution: Execution, limit_mb: int, held_mb: int) -> AttemptReport:
+        try:
+            newborn = await self._nursery.take()
+        except BaseException:
+            self._budget.give_back(held_mb)
+            raise
+        life = Life(self._house, newborn, execution, limit_mb)
         # Shielded: also an attempt that is itself cancelled owns its child until that is dead and reaped.
         running = asyncio.ensure_future(life.run())
         try:
@@ -253,6 +263,7 @@ class IngestPool:
             raise
         finally:
             self._fresh_mb = max(self._fresh_mb, life.child.baseline.exact / 1024)
+            self._when_gone(execution, newborn.mark, held_mb)
 
     def _when_gone(self, execution: Execution, mark: int, held_mb: int) -> None:
         """Give mark and memory back, now or when nothing of the attempt lingers."""

@@ -1,6 +1,6 @@
-"""The life of one attempt's child, seen from the supervisor: birth, gate, end, and what is cleaned up after it.
+"""The life of one attempt's child, seen from the supervisor: gate, end, and what is cleaned up after it.
 
-    birth:  template forks -> pidfd -> scratch folder, cgroup leaf, baseline -> setup and job through the gate
+    gate:   limit of the cgroup leaf -> setup and job through the gate (how it came there: `pools.nursery`)
     death:  pidfd readable -> drain socket and pipe -> kill what is left of the tree -> read the OOM counters -> wait4
             -> classify -> remove leaf and scratch folder
 
@@ -13,25 +13,21 @@ import logging
 import os
 import signal
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import AttemptReport
 from jobs.store import ClaimedJob
-from pools.cgroups import Leaves
 from pools.execution import Execution, Intent
-from pools.frames import JobFrame, Setup, UserFrame, pack
+from pools.frames import JobFrame, Setup, pack
+from pools.household import Household
 from pools.leftovers import KILL_SECONDS, Remains, Tree, stats
 from pools.memory import ERROR_PATH_MB, Baseline, Gauge
-from pools.oom import OomWatch
-from pools.options import IngestOptions, StartMethod
+from pools.newborn import Newborn
+from pools.options import StartMethod
 from pools.ownership import OwnedChild, Watched
-from pools.roster import Roster
-from pools.scratch import ScratchFolders
-from pools.spawner import Spawner
 from pools.template_hold import SpawnFailed
-from pools.threads import Threads
 from pools.verdict import classify
 
 STUCK_SECONDS = 10.0  # after SIGKILL: only a process in uninterruptible sleep lives so long, and only a person can help
@@ -43,45 +39,17 @@ CPU_MARGIN_SECONDS = 60  # of the backstop beyond what all processors could do u
 log = logging.getLogger("oomph.ingest")
 
 
-@dataclass(eq=False)
-class Household:
-    """What the attempts of one pool share."""
-
-    spawner: Spawner
-    roster: Roster
-    oom: OomWatch
-    options: IngestOptions
-    slots: int
-    scratches: ScratchFolders
-    user: UserFrame | None = None
-    readable: list[str] | None = None
-    leaves: Leaves | None = None
-    has_own_shm: bool = False
-
-    def __post_init__(self) -> None:
-        self.threads = Threads("ingest", 2)
-        self.disk = Threads("disk", 1)  # by itself: a folder of a million files must hold up no verdict
-        self.processors = os.cpu_count() or 1
-
-
 class Life:
-    """One child from its birth to its report."""
+    """One child from its gate to its report."""
 
-    def __init__(self, house: Household, child: OwnedChild) -> None:
+    def __init__(self, house: Household, newborn: Newborn, execution: Execution, limit_mb: int) -> None:
         self.house = house
-        self.child = child
-        self.execution = child.execution
-
-    @classmethod
-    async def begin(cls, house: Household, execution: Execution, mark: int, limit_mb: int) -> "Life":
-        """Have a child made and take hold of it. Raises `SpawnFailed`."""
-        house.roster.births.add(mark)
-        try:
-            child = await OwnedChild.born(execution, house.spawner, mark, limit_mb)
-            house.roster.children[child.pid] = child
-        finally:
-            house.roster.births.discard(mark)
-        return cls(house, child)
+        self.execution = execution
+        self.child = OwnedChild.of(newborn, execution, limit_mb)
+        self.child.scratch_mb = house.options.scratch_mb
+        self._device = newborn.scratch_device
+        house.roster.children[newborn.pid] = self.child
+        del house.roster.newborns[newborn.pid]
 
     async def run(self) -> AttemptReport:
         """From the gate to the report; afterwards child and tree are dead and reaped, or linger."""
@@ -105,20 +73,25 @@ class Life:
     async def _open_gate(self) -> str | None:
         """Enclose the child and give it its job. Returns why that was not possible, if anybody should know."""
         child, house = self.child, self.house
-        fresh = house.options.start_method is StartMethod.EXEC
+        failpoint(Failpoint.BORN)
+        if self.execution.intent is not None:
+            return None
+        setup = pack(self._setup())
         try:
-            setup = await house.threads.run(self._prepare, at_gate=not fresh)
-            failpoint(Failpoint.BORN)
-            if self.execution.intent is not None:
-                return None
-            if fresh:
+            if house.options.start_method is StartMethod.EXEC:
                 why = await child.send(setup) or await child.wait_at_gate()
                 if why is not None:
                     return why
-                await house.threads.run(self._measure)
+                child.baseline = await house.threads.run(Baseline.of, child.pid)
                 setup = b""
+            if child.leaf is not None:
+                # Above the limit of each process, so that one which meets its own gets a MemoryError with a stack.
+                beyond_mb = child.baseline.exact // 1024 + ERROR_PATH_MB
+                await house.threads.run(child.leaf.limit_memory, child.limit_mb + beyond_mb)
         except OSError as error:
             return f"{error.strerror} ({error.filename}), preparing a child"
+        gauge, options = Gauge(child.baseline, child.limit_mb), house.options
+        child.watched = Watched(child.tree, gauge, options.processes, options.threads, self._device)
         if not self._may_start():
             return None
         why = await child.send(setup + pack(job_frame(self.execution.job, child.limit_mb)))
@@ -130,37 +103,13 @@ class Life:
         self.execution.waits = False
         return self.execution.intent is None
 
-    def _prepare(self, *, at_gate: bool) -> bytes:
-        """In a thread. The child keeps what was made, also where a later step fails."""
-        child, house = self.child, self.house
-        owner = None if house.user is None else (house.user.uid, house.user.gid)
-        child.scratch = house.scratches.make(f"{child.tree.mark:x}", owner)
-        child.scratch_mb = house.options.scratch_mb
-        if house.leaves is not None:
-            child.leaf = house.leaves.make(child.scratch.path.name, house.options.threads)
-            child.leaf.add(child.pid)
-        if at_gate:
-            self._measure()
-        return pack(self._setup(str(child.scratch.path)))
-
-    def _measure(self) -> None:
-        """In a thread, once the child is at its gate: what it has now is not the job's."""
-        child = self.child
-        assert child.scratch is not None
-        child.baseline = Baseline.of(child.pid)
-        if child.leaf is not None:
-            # Above the limit of each process, so that one which meets its own gets a MemoryError with a stack.
-            child.leaf.limit_memory(child.limit_mb + child.baseline.exact // 1024 + ERROR_PATH_MB)
-        device = os.lstat(child.scratch.path).st_dev
-        gauge, options = Gauge(child.baseline, child.limit_mb), self.house.options
-        child.watched = Watched(child.tree, gauge, options.processes, options.threads, device)
-
-    def _setup(self, scratch: str) -> Setup:
+    def _setup(self) -> Setup:
         house, options = self.house, self.house.options
+        assert self.child.scratch is not None
         seconds = self.execution.job.timeout.total_seconds() * house.processors
         return Setup(
             supervisor=os.getpid(),
-            scratch=scratch,
+            scratch=str(self.child.scratch.path),
             user=house.user,
             readable=house.readable,
             open_files=options.open_files,
@@ -193,13 +142,14 @@ class Life:
                 await child.exited.wait()
         except TimeoutError:
             return await self._give_up()
-        remains = Remains([], is_restless=False)
+        remains, cgroup_peak_mb = Remains([], is_restless=False), None
         try:
             failpoint(Failpoint.EXITED)
             child.stop_hearing()
             before, after = oom.before(), oom.read()
             if child.leaf is not None:
                 before, after = replace(before, job=0), replace(after, job=child.leaf.oom_kills())
+                cgroup_peak_mb = child.leaf.peak_mb()  # while there is a leaf
             remains = await self._kill_tree()
             failpoint(Failpoint.TREE_KILLED)
         finally:
@@ -207,7 +157,7 @@ class Life:
             del self.house.roster.children[child.pid]
             await self._clean_up(remains)
         failpoint(Failpoint.REAPED)
-        evidence = child.evidence(ending, before, after)
+        evidence = child.evidence(ending, before, after, cgroup_peak_mb)
         if evidence.signal == signal.SIGKILL and evidence.intent is None:
             evidence = replace(evidence, unexplained_kills=oom.count_unexplained_kill())
         return classify(evidence)

@@ -52,6 +52,9 @@ class LoopPool:
     async def start(self) -> None:
         """Nothing to prepare."""
 
+    def expect_more(self) -> None:
+        """Nothing to prepare."""
+
     async def stop(self) -> None:
         """Nothing to release: whoever runs attempts waits for them."""
 

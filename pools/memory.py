@@ -85,11 +85,15 @@ class Baseline:
     peak: int = 0
 
     @classmethod
-    def of(cls, pid: int) -> "Baseline":
-        """Raises `OSError` where it cannot be read: without it everything would seem to be the job's."""
+    def of(cls, pid: int, share_kb: int | None = None) -> "Baseline":
+        """Of a child at its gate. `share_kb` is its part of what it has in common with others, where that is known.
+
+        Raises `OSError` where it cannot be read: without it everything would seem to be the job's.
+        """
         sizes = parse_sizes(slurp(f"/proc/{pid}/status"))
-        private, _, tables = _cheap_kb(pid)
-        return cls(private + tables, _exact_kb(pid) + tables, sizes.get("VmHWM", 0))
+        private, tables = sizes.get("RssAnon", 0) + sizes.get("VmSwap", 0), sizes.get("VmPTE", 0)
+        exact = _exact_kb(pid) if share_kb is None else share_kb
+        return cls(private + tables, exact + tables, sizes.get("VmHWM", 0))
 
 
 @dataclass

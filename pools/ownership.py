@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Collection
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from pools import process
@@ -18,12 +17,12 @@ from pools.frames import FrameReader
 from pools.intake import FRAMES, Intake
 from pools.leftovers import Tree
 from pools.memory import Baseline, Gauge
+from pools.newborn import Newborn
 from pools.oom import OomCounters
 from pools.output import Output
 from pools.scratch import Scratch
-from pools.spawner import Spawner
 from pools.stacks import DUMP_END, DUMP_SIGNAL
-from pools.template_hold import START_SECONDS, SpawnFailed
+from pools.template_hold import START_SECONDS
 
 GATE_SECONDS = 10.0  # for a child to take its job frame; it does nothing else
 LEADER_SECONDS = 1.0  # for a killed child to be dead, where somebody waits for it
@@ -47,7 +46,7 @@ class Watched:
 
 @dataclass(eq=False)
 class OwnedChild:
-    """A child from the moment its pid is known until it is reaped.
+    """A child from the moment it has a job until it is reaped.
 
     `kill` and `kill_tree` are safe from any thread, everything else belongs to the loop.
     """
@@ -61,6 +60,7 @@ class OwnedChild:
     exited: asyncio.Event = field(default_factory=asyncio.Event)
     intent_at_exit: Intent | None = None  # whatever is asked for after the exit came too late to be its cause
     frames: FrameReader = field(default_factory=FrameReader)
+    template: int | None = None  # whose pages it shares
     baseline: Baseline = field(default_factory=Baseline)
     last_mb: float | None = None
     peak_mb: float | None = None
@@ -80,33 +80,17 @@ class OwnedChild:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
-    async def born(cls, execution: Execution, spawner: Spawner, mark: int, limit_mb: int) -> "OwnedChild":
-        """Have a child made and take hold of it. Raises `SpawnFailed`.
-
-        Where this fails or is cancelled half-way, the child finds its gate closed and exits.
-        """
+    def of(cls, newborn: Newborn, execution: Execution, limit_mb: int) -> "OwnedChild":
+        """Give a newborn its job."""
         job = execution.job
-        with ExitStack() as ours, ExitStack() as theirs:
-            try:
-                gate, their_socket = socket.socketpair()
-                ours.callback(gate.close)
-                theirs.callback(their_socket.close)
-                output_fd, their_output = os.pipe()
-                ours.callback(os.close, output_fd)
-                theirs.callback(os.close, their_output)
-                pid = await spawner.spawn(mark, their_socket.fileno(), their_output)
-                pidfd = os.pidfd_open(pid)
-                ours.callback(os.close, pidfd)
-                socket_copy = os.dup(gate.fileno())
-            except OSError as error:
-                raise SpawnFailed(f"{error.strerror}, making a child") from error
-            gate.setblocking(False)
-            ours.pop_all()
+        newborn.hand_over()
         output = Output(f"job {job.id} attempt {job.attempt}", job_id=job.id, attempt=job.attempt)
-        child = cls(execution, Tree(pid, mark), limit_mb, pidfd, gate, output)
-        child._frame_intake = Intake(socket_copy, child._take_frames, FRAMES)
-        child._output_intake = Intake(output_fd, output.take)
-        asyncio.get_running_loop().add_reader(pidfd, child._has_exited)
+        child = cls(execution, Tree(newborn.pid, newborn.mark), limit_mb, newborn.pidfd, newborn.gate, output)
+        child.template, child.baseline = newborn.template, newborn.baseline
+        child.scratch, child.leaf = newborn.scratch, newborn.leaf
+        child._frame_intake = Intake(newborn.frames_fd, child._take_frames, FRAMES)
+        child._output_intake = Intake(newborn.output_fd, output.take)
+        asyncio.get_running_loop().add_reader(newborn.pidfd, child._has_exited)
         return child
 
     @property
@@ -190,7 +174,13 @@ class OwnedChild:
         self.gate.close()
         return ending
 
-    def evidence(self, ending: process.Ending | None, before: OomCounters, after: OomCounters) -> ChildEvidence:
+    def evidence(
+        self,
+        ending: process.Ending | None,
+        before: OomCounters,
+        after: OomCounters,
+        cgroup_peak_mb: float | None = None,
+    ) -> ChildEvidence:
         """All that is known, once the child is reaped or given up. `before` and `after` enclose its death."""
         peak_mb = self.peak_mb
         if ending is not None:
@@ -208,7 +198,7 @@ class OwnedChild:
             limit_mb=self.limit_mb,
             last_mb=self.last_mb,
             peak_mb=peak_mb,
-            cgroup_peak_mb=None if self.leaf is None else self.leaf.peak_mb(),
+            cgroup_peak_mb=cgroup_peak_mb,
             over=self.over,
             cpu_seconds=None if ending is None else ending.cpu_seconds,
             pid=self.pid,

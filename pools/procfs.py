@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-_READ_BYTES = 1 << 16  # a whole file of /proc in one call, nearly always
+_READ_BYTES = 1 << 16
 _MEMORY = re.compile(r"^(RssAnon|RssShmem|VmSwap|VmData|VmPTE):\s+(\d+) kB$", re.MULTILINE)
 
 DEAD_STATES = frozenset("ZX")  # a zombie answers kill(pid, 0), so liveness is read from the state
@@ -22,7 +22,8 @@ def slurp(path: str) -> str:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(descriptor, _READ_BYTES)
-        while len(data) % _READ_BYTES == 0 and (more := os.read(descriptor, _READ_BYTES)):
+        # However much is asked for, the kernel gives what it wrote into a page: of a long list only the beginning.
+        while more := os.read(descriptor, _READ_BYTES):
             data += more
     finally:
         os.close(descriptor)

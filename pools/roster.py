@@ -1,9 +1,10 @@
-"""Who is ours right now: children, attempts whose child is still being born, and the template."""
+"""Who is ours right now: children, with a job or without, what is still being born, and the template."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pools.identity import Marks
+from pools.newborn import Newborn
 from pools.ownership import OwnedChild
 
 
@@ -17,11 +18,17 @@ class Roster:
     marks: Marks
     templates: Callable[[], set[int]] = set
     children: dict[int, OwnedChild] = field(default_factory=dict)
+    newborns: dict[int, Newborn] = field(default_factory=dict)
     births: set[int] = field(default_factory=set)
 
     def owned(self) -> set[int]:
         """Children of ours that lead trees of their own."""
-        return {*tuple(self.children), *self.templates()}
+        return {*tuple(self.children), *tuple(self.newborns), *self.templates()}
+
+    def forked_from(self, template: int | None) -> int:
+        """How many live children share the pages of this template."""
+        with_a_job = sum(child.template == template for child in tuple(self.children.values()))
+        return with_a_job + sum(newborn.template == template for newborn in tuple(self.newborns.values()))
 
     def spared(self) -> set[int]:
         """Marks of processes that have a reason to live: running jobs, children being born, the template.

@@ -116,6 +116,8 @@ class Spawner:
             raise
         self._up.set()
         log.info("template up: pid %d, %.0f MB", template.pid, self.ready.rss_mb)
+        if self.ready.forks_twice:
+            log.info("each child costs two forks, because %s", self.ready.forks_twice)
         return template
 
     async def _until_gone(self, template: Template) -> None:

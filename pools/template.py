@@ -1,23 +1,20 @@
 """The template: an exec'ed process with one thread that has everything imported, and only forks.
 
-    supervisor                        template                       (middle)             child
+    supervisor                        template              child
         |  posix_spawn ------------------>|  load, check, freeze
         |<------- Loading, Ready/Refused --|
-        |  Spawn + job socket, pipe ----->|  fork ---------------------->|  fork ------------>|  setsid, ... gate
-        |                                 |<------------------ its pid --|                    |
-        |                                 |  waitpid(middle)          _exit                   |
-        |<------------------- Spawned(pid)|                                                   |
-        |  pidfd_open(pid), JobFrame -------------------------------------------------------->|  runs the job
+        |  Spawn + job socket, pipe ----->|  clone ----------->|  setsid, ... gate
+        |<------------------- Spawned(pid)|                    |
+        |  pidfd_open(pid), JobFrame ------------------------->|  runs the job
 
-The middle process ends before the pid is reported, so by then the kernel has given the child to the supervisor
-(which must be a subreaper: `process.adopt_orphans`). The supervisor thus gets a real exit status of every child, and
-the template may die or be replaced at any time without a child noticing.
+A child is the supervisor's own before its pid is reported (see `pools.forking`). So the supervisor gets a real exit
+status of every child, and the template may die or be replaced at any time without a child noticing.
 
 What makes a fork safe here is what the template does not have: see `pools.fork_safety`. It checks this after every
 import and refuses to serve otherwise. It dies with the supervisor: by parent-death signal, and by end of file.
 
-With the start method `exec` it loads nothing, and the child executes a fresh interpreter (`pools.fresh`) after the
-second fork: for code that starts threads or opens connections when it is imported.
+With the start method `exec` it loads nothing, and the child executes a fresh interpreter (`pools.fresh`): for code that
+starts threads or opens connections when it is imported.
 """
 
 import gc
@@ -40,6 +37,7 @@ from jobs.task import Pool
 from pools import child, process
 from pools.errors import describe
 from pools.fork_safety import Unsafe, check_fork_safety, open_descriptors, witness_threads
+from pools.forking import Forker
 from pools.frames import (
     MAX_PACKET_BYTES,
     Loading,
@@ -75,9 +73,19 @@ def main(arguments: list[str]) -> NoReturn:
     gc.collect()
     gc.disable()
     gc.freeze()  # a collection in a child would otherwise write to, and so copy, every page that holds an object
+    fork = Forker()
     sizes = parse_sizes(Path("/proc/self/status").read_text())
-    control.send(packet(Ready(data_mb=sizes["VmData"] / 1024, rss_mb=sizes["VmRSS"] / 1024)))
-    _serve(control, born)
+    control.send(
+        packet(
+            Ready(
+                data_mb=sizes["VmData"] / 1024,
+                rss_mb=sizes["VmRSS"] / 1024,
+                shared_mb=(sizes["RssAnon"] + sizes["RssShmem"]) / 1024,
+                forks_twice=fork.why_twice,
+            )
+        )
+    )
+    _serve(control, fork, born)
 
 
 def _live(app: App, spawn: Spawn, descriptors: list[int], kept: set[int]) -> NoReturn:
@@ -131,7 +139,7 @@ def _refuse(control: socket.socket, why: str) -> NoReturn:
         os._exit(1)  # `sys.exit` would wait for the very threads that are refused
 
 
-def _serve(control: socket.socket, born: Callable[[Spawn, list[int], set[int]], NoReturn]) -> NoReturn:
+def _serve(control: socket.socket, fork: Forker, born: Callable[[Spawn, list[int], set[int]], NoReturn]) -> NoReturn:
     kept = open_descriptors() - {control.fileno()}  # files that a preloaded module holds open stay open in a child
     while True:
         request, descriptors, _, _ = socket.recv_fds(control, MAX_PACKET_BYTES, 2)
@@ -142,8 +150,9 @@ def _serve(control: socket.socket, born: Callable[[Spawn, list[int], set[int]], 
             case Ping(sequence=sequence):
                 reply = Pong(sequence=sequence)
             case Spawn(sequence=sequence) as spawn:
+                _flush()
                 try:
-                    reply = Spawned(sequence=sequence, pid=_fork_twice(partial(born, spawn, descriptors, kept)))
+                    reply = Spawned(sequence=sequence, pid=fork(partial(born, spawn, descriptors, kept)))
                     failpoint(Failpoint.SPAWNED)
                 except OSError as error:
                     reply = NotSpawned(sequence=sequence, why=f"fork: {error.strerror}")
@@ -152,31 +161,11 @@ def _serve(control: socket.socket, born: Callable[[Spawn, list[int], set[int]], 
         control.send(packet(reply))
 
 
-def _fork_twice(born: Callable[[], NoReturn]) -> int:
+def _flush() -> None:
+    """What a child inherits unwritten would be written twice."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # both may have been closed when the worker was started
             stream.flush()
-    read_end, write_end = os.pipe()
-    middle = os.fork()
-    if middle == 0:
-        try:
-            pid = os.fork()
-            if pid == 0:
-                born()
-            os.write(write_end, b"%d" % pid)
-        except OSError as error:
-            os.write(write_end, b"-%d" % (error.errno or 0))
-        finally:
-            os._exit(0)
-    os.close(write_end)
-    try:
-        os.waitpid(middle, 0)  # only now is the child the supervisor's
-        pid = int(os.read(read_end, 32) or b"-0")
-    finally:
-        os.close(read_end)
-    if pid <= 0:
-        raise OSError(-pid, os.strerror(-pid) if pid else "the middle process died")
-    return pid
 
 
 if __name__ == "__main__":

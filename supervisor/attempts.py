@@ -100,6 +100,7 @@ class Attempts:
             begins.append((execution, partial(reported, execution, fence, pool, trusted)))
         if more_follow:
             asyncio.get_running_loop().call_soon(self._begin, self._pools[pool], begins)
+            asyncio.get_running_loop().call_soon(self._pools[pool].expect_more)
         else:
             self._begin(self._pools[pool], begins)
 

@@ -256,3 +256,15 @@ def test_a_strangers_process_is_not_swept_whatever_its_limit_says() -> None:
     finally:
         stranger.kill()
         stranger.wait()
+
+
+def test_a_long_list_of_children_is_read_to_its_end() -> None:
+    """Of any list in /proc, one read gives a page at most: some 680 pids."""
+    ours = [subprocess.Popen(["sleep", "600"]) for _ in range(900)]
+    try:
+        assert {process.pid for process in ours} <= set(children_reader()(os.getpid()))
+    finally:
+        for process in ours:
+            process.kill()
+        for process in ours:
+            process.wait()

@@ -1,0 +1,130 @@
+"""The child that is made before its job is claimed."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from jobs.outcome import Succeeded
+from pools.newborn import Newborn
+from tests.pools.kitchen import Kitchen, is_dead, job_processes, open_kitchen, result_of, until
+
+
+def waiting(kitchen: Kitchen) -> list[Newborn]:
+    return [one for one in kitchen.pool._roster.newborns.values() if one.scratch is not None]
+
+
+async def expected(kitchen: Kitchen) -> Newborn:
+    kitchen.pool.expect_more()
+    await until(lambda: bool(waiting(kitchen)))
+    (newborn,) = waiting(kitchen)
+    return newborn
+
+
+async def test_the_next_job_takes_the_child_that_waits_and_the_one_after_it_another() -> None:
+    async with open_kitchen() as kitchen:
+        newborn = await expected(kitchen)
+        kitchen.pool.expect_more()  # once more changes nothing
+        first = await kitchen.cook("ok")
+        assert first.process.pid == newborn.pid
+        second = await kitchen.cook("ok")
+        assert second.outcome == Succeeded(None)
+        assert second.process.pid != newborn.pid
+
+
+async def test_two_jobs_at_once_never_share_it() -> None:
+    async with open_kitchen() as kitchen:
+        for _ in range(10):
+            kitchen.pool.expect_more()  # still being made when both want it
+            both = await asyncio.gather(kitchen.cook("ok"), kitchen.cook("ok"))
+            assert len({report.process.pid for report in both}) == 2
+
+
+async def test_one_that_no_job_takes_is_ended_and_leaves_nothing() -> None:
+    async with open_kitchen() as kitchen:
+        newborn = await expected(kitchen)
+        assert newborn.scratch is not None
+        assert newborn.scratch.path.is_dir()
+        await until(lambda: job_processes(kitchen.pool._spawner.pid) == [])
+        await until(lambda: not kitchen.pool._roster.newborns and not kitchen.pool._roster.marks.in_use)
+        assert not newborn.scratch.path.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+async def test_one_that_dies_while_it_waits_costs_no_job_anything(number: signal.Signals) -> None:
+    async with open_kitchen() as kitchen:
+        newborn = await expected(kitchen)
+        os.kill(newborn.pid, number)
+        await until(lambda: is_dead(newborn.pid))
+        report = await kitchen.cook("ok")
+        assert report.outcome == Succeeded(None)
+        assert report.process.pid != newborn.pid
+        await until(lambda: job_processes(kitchen.pool._spawner.pid) == [])
+
+
+async def test_one_that_dies_unnoticed_between_waiting_and_its_job_gives_the_job_back_uncharged() -> None:
+    async with open_kitchen() as kitchen:
+        newborn = await expected(kitchen)
+        os.kill(newborn.pid, signal.SIGKILL)
+        while not is_dead(newborn.pid):
+            pass  # the loop must not run: it would notice
+        report = await kitchen.cook("ok")
+        assert report.outcome.verdict in ("spawn_failed", "succeeded")  # the latter where the loop was faster after all
+
+
+async def test_it_outlives_its_template() -> None:
+    async with open_kitchen() as kitchen:
+        newborn = await expected(kitchen)
+        template = kitchen.pool._spawner.pid
+        assert template is not None
+        os.kill(template, signal.SIGKILL)
+        await until(lambda: kitchen.pool._spawner.pid not in (None, template) and kitchen.pool.template_up)
+        report = await kitchen.cook("ok")
+        assert report.outcome == Succeeded(None)
+        assert report.process.pid == newborn.pid or is_dead(newborn.pid)  # replacing a template may take a second
+
+
+async def test_it_is_spared_when_the_tree_of_another_job_is_killed(tmp_path: Path) -> None:
+    async with open_kitchen() as kitchen:
+        ready = tmp_path / "ready"
+        running = asyncio.create_task(kitchen.pool.run(kitchen.order("helpers_that_wait", f"{ready} 3")))
+        await until(ready.exists)
+        newborn = await expected(kitchen)
+        kitchen.pool.kill_everything()
+        await kitchen.pool._watch.look_around()
+        assert not newborn.exited.is_set()
+        assert not is_dead(newborn.pid)
+        await asyncio.wait_for(running, 10)
+
+
+async def test_a_pool_that_stops_ends_it() -> None:
+    async with open_kitchen() as kitchen:
+        newborn = await expected(kitchen)
+        await kitchen.pool.stop()
+        assert is_dead(newborn.pid)
+        kitchen.pool.expect_more()
+        assert not kitchen.pool._roster.newborns
+
+
+async def test_a_pool_that_stops_while_it_is_made_ends_it() -> None:
+    async with open_kitchen() as kitchen:
+        kitchen.pool.expect_more()
+        await kitchen.pool.stop()
+        assert job_processes() == []
+
+
+async def test_a_job_whose_attempt_is_cancelled_while_its_child_is_made_leaves_none() -> None:
+    async with open_kitchen() as kitchen:
+        running = asyncio.create_task(kitchen.cook("ok"))
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+            if kitchen.pool._roster.births:
+                break
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await until(lambda: job_processes(kitchen.pool._spawner.pid) == [])
+        await until(lambda: not kitchen.pool._roster.newborns and not kitchen.pool._roster.marks.in_use)
+        assert result_of(await kitchen.cook("result", "still served")) == "still served"
