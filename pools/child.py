@@ -1,9 +1,9 @@
 """The life of one child: from the fork to its last frame, as named steps.
 
-Until its setup arrives it owns nothing and nobody owns it: end of file means that it was born for a supervisor that
-has gone or has changed its mind, and it exits. With the setup it is enclosed and dies with the supervisor; with the job
-its gate opens, it is capped, and runs one handler. It leaves by `os._exit`, so nothing that the template registered
-runs twice; what a handler registers with `atexit` does not run either.
+With its setup it is enclosed, and dies with the supervisor; with the job its gate opens, it is capped, and runs one
+handler. End of file before that means that it was born for a supervisor that has gone or has changed its mind, and it
+exits. It leaves by `os._exit`, so nothing that the template registered runs twice; what a handler registers with
+`atexit` does not run either.
 
 A handler may open its own connections: it runs after the gate, in a process that shares none.
 
@@ -35,7 +35,7 @@ from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import MAX_MESSAGE_CHARS, clip
 from jobs.task import PermanentError, Snooze
 from pools import memory, process, rehearsal
-from pools.enclosure import enclose
+from pools.enclosure import enclose, limit_cpu
 from pools.errors import describe, invalid_payload
 from pools.frames import AtGate, Failure, JobFrame, Setup, Snoozing, Starting, Success, Unborn, pack, receive
 from pools.progress import ProgressSender
@@ -132,6 +132,7 @@ def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
     try:
         handler = rehearsal.HANDLER if job.kind == rehearsal.KIND else app.handlers[job.kind]
         cap = memory.cap_this_process(job.memory_mb)
+        limit_cpu(job.cpu_seconds)
         _prepare_interpreter(job)
         arm_stack_dump()
         sender = ProgressSender(connection)

@@ -33,6 +33,11 @@ def enclose(setup: Setup) -> None:
     seccomp.install()
 
 
+def limit_cpu(seconds: int) -> None:
+    """A backstop for helpers that outlive a killed supervisor; while that lives, its deadline comes first."""
+    _limit(resource.RLIMIT_CPU, seconds)
+
+
 def _raise_oom_score() -> None:
     descriptor = os.open("/proc/self/oom_score_adj", os.O_RDWR)
     try:
@@ -48,8 +53,6 @@ def _limit_resources(setup: Setup) -> None:
         (resource.RLIMIT_NOFILE, setup.open_files),
         (resource.RLIMIT_FSIZE, setup.file_mb * _MIB),
         (resource.RLIMIT_NPROC, setup.processes),
-        # A backstop for helpers that outlive a killed supervisor; while that lives, its deadline comes first.
-        (resource.RLIMIT_CPU, setup.cpu_seconds),
     ):
         _limit(limit, value)
 

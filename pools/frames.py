@@ -49,12 +49,11 @@ class Setup(_Frame):
     open_files: int
     file_mb: int
     processes: int
-    cpu_seconds: int
     shm_mb: int  # of a /dev/shm of its own; 0 leaves it the one that all share
 
 
 class JobFrame(_Frame):
-    """Opens a child's gate: the job and its limits."""
+    """Opens a child's gate: the job, and the limits that depend on it."""
 
     id: int
     claim: int
@@ -64,6 +63,7 @@ class JobFrame(_Frame):
     organization_id: str | None
     deadline: datetime
     memory_mb: int
+    cpu_seconds: int
 
 
 class AtGate(_Frame):

@@ -1,6 +1,5 @@
 """What the attempts of one pool `ingest` share."""
 
-import os
 from dataclasses import dataclass
 
 from pools.cgroups import Leaves
@@ -29,4 +28,3 @@ class Household:
     def __post_init__(self) -> None:
         self.threads = Threads("ingest", 2)
         self.disk = Threads("disk", 1)  # by itself: a folder of a million files must hold up no verdict
-        self.processors = os.cpu_count() or 1

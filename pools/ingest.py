@@ -170,7 +170,7 @@ class IngestPool:
     def expect_more(self) -> None:
         """Have a child at hand for the job that will come next."""
         if not self._stopped:
-            self._nursery.expect_more()
+            self._nursery.expect_more(self.memory_mb)
 
     async def run(self, execution: Execution) -> AttemptReport:
         """Run one attempt; return its report when no process of it is left, or when what is left lingers."""
@@ -248,7 +248,7 @@ class IngestPool:
 
     async def _live(self, execution: Execution, limit_mb: int, held_mb: int) -> AttemptReport:
         try:
-            newborn = await self._nursery.take()
+            newborn = await self._nursery.take(limit_mb)
         except BaseException:
             self._budget.give_back(held_mb)
             raise

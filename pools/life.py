@@ -1,6 +1,6 @@
 """The life of one attempt's child, seen from the supervisor: gate, end, and what is cleaned up after it.
 
-    gate:   limit of the cgroup leaf -> setup and job through the gate (how it came there: `pools.nursery`)
+    gate:   limit of the cgroup leaf -> the job through the gate (how the child came there: `pools.nursery`)
     death:  pidfd readable -> drain socket and pipe -> kill what is left of the tree -> read the OOM counters -> wait4
             -> classify -> remove leaf and scratch folder
 
@@ -20,7 +20,7 @@ from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import AttemptReport
 from jobs.store import ClaimedJob
 from pools.execution import Execution, Intent
-from pools.frames import JobFrame, Setup, pack
+from pools.frames import JobFrame, pack
 from pools.household import Household
 from pools.leftovers import KILL_SECONDS, Remains, Tree, stats
 from pools.memory import ERROR_PATH_MB, Baseline, Gauge
@@ -48,6 +48,7 @@ class Life:
         self.child = OwnedChild.of(newborn, execution, limit_mb)
         self.child.scratch_mb = house.options.scratch_mb
         self._device = newborn.scratch_device
+        self._is_cleared = False
         house.roster.children[newborn.pid] = self.child
         del house.roster.newborns[newborn.pid]
 
@@ -71,19 +72,17 @@ class Life:
         raise SpawnFailed(unopened)
 
     async def _open_gate(self) -> str | None:
-        """Enclose the child and give it its job. Returns why that was not possible, if anybody should know."""
+        """Give the child its job. Returns why that was not possible, if anybody should know."""
         child, house = self.child, self.house
         failpoint(Failpoint.BORN)
         if self.execution.intent is not None:
             return None
-        setup = pack(self._setup())
         try:
             if house.options.start_method is StartMethod.EXEC:
-                why = await child.send(setup) or await child.wait_at_gate()
+                why = await child.wait_at_gate()
                 if why is not None:
                     return why
                 child.baseline = await house.threads.run(Baseline.of, child.pid)
-                setup = b""
             if child.leaf is not None:
                 # Above the limit of each process, so that one which meets its own gets a MemoryError with a stack.
                 beyond_mb = child.baseline.exact // 1024 + ERROR_PATH_MB
@@ -94,7 +93,7 @@ class Life:
         child.watched = Watched(child.tree, gauge, options.processes, options.threads, self._device)
         if not self._may_start():
             return None
-        why = await child.send(setup + pack(job_frame(self.execution.job, child.limit_mb)))
+        why = await child.send(pack(job_frame(self.execution.job, child.limit_mb)))
         child.gate_opened = why is None
         return why
 
@@ -102,24 +101,6 @@ class Life:
         """Unless somebody has asked for the end. From now on the job runs, and a pause does not end it any more."""
         self.execution.waits = False
         return self.execution.intent is None
-
-    def _setup(self) -> Setup:
-        house, options = self.house, self.house.options
-        assert self.child.scratch is not None
-        seconds = self.execution.job.timeout.total_seconds() * house.processors
-        return Setup(
-            supervisor=os.getpid(),
-            scratch=str(self.child.scratch.path),
-            user=house.user,
-            readable=house.readable,
-            open_files=options.open_files,
-            file_mb=options.scratch_mb,
-            # The kernel counts for the user, not for the job. Where that is the supervisor's own user, it would count
-            # the supervisor as well.
-            processes=0 if house.user is None else options.processes * house.slots,
-            cpu_seconds=int(seconds) + CPU_MARGIN_SECONDS,
-            shm_mb=self.child.limit_mb if house.has_own_shm else 0,
-        )
 
     async def _until_end(self) -> None:
         child, execution = self.child, self.execution
@@ -155,7 +136,9 @@ class Life:
         finally:
             ending = child.reap()
             del self.house.roster.children[child.pid]
-            await self._clean_up(remains)
+            if not self._is_cleared:
+                log.info("child %d: its slot stays closed until it is cleaned up", child.pid)
+                self.execution.lingering = asyncio.ensure_future(self._linger(remains))
         failpoint(Failpoint.REAPED)
         evidence = child.evidence(ending, before, after, cgroup_peak_mb)
         if evidence.signal == signal.SIGKILL and evidence.intent is None:
@@ -163,7 +146,7 @@ class Life:
         return classify(evidence)
 
     async def _kill_tree(self) -> Remains:
-        """End what is left of the tree, and reap it. Returns what goes on all the same."""
+        """End what is left of the tree, and reap it; clear up where nothing is. Returns what goes on all the same."""
         remains = await self._hunt(self.child.tree, KILL_SECONDS)
         if remains.survivors:
             pids = [stat.pid for stat in remains.survivors]
@@ -175,8 +158,16 @@ class Life:
         return remains
 
     async def _hunt(self, tree: Tree, seconds: float) -> Remains:
+        def hunt() -> Remains:
+            remains = tree.kill(self.house.roster.owned(), seconds)
+            # In the same thread at once: each change of threads costs as much as this.
+            self._is_cleared = (
+                remains.is_nothing and self.child.exited.is_set() and self._remove(REMOVE_AT_ONCE_SECONDS)
+            )
+            return remains
+
         try:
-            return await self.house.threads.run(tree.kill, self.house.roster.owned(), seconds)
+            return await self.house.threads.run(hunt)
         except OSError as error:
             # No descriptor is free to look with. There will be one.
             log.error("job %d: its tree could not be looked at: %s", self.execution.job.id, error.strerror)
@@ -202,15 +193,8 @@ class Life:
         self.execution.lingering = asyncio.ensure_future(until_gone())
         return report
 
-    async def _clean_up(self, remains: Remains) -> None:
-        """Remove what the child was given; what takes long goes on by itself, with the slot closed."""
-        child, house = self.child, self.house
-        if remains.is_nothing and await house.threads.run(self._remove, REMOVE_AT_ONCE_SECONDS):
-            return
-        log.info("child %d: its slot stays closed until it is cleaned up", child.pid)
-        self.execution.lingering = asyncio.ensure_future(self._linger(remains))
-
     async def _linger(self, remains: Remains) -> None:
+        """Go on by itself with what takes long, with the slot closed."""
         starts = {stat.pid: stat.start for stat in remains.survivors}
         # Nobody announces that the kernel has let go of one.
         while remains.is_restless or any(starts[s.pid] == s.start and not s.is_dead for s in stats(starts)):
@@ -242,4 +226,5 @@ def job_frame(job: ClaimedJob, limit_mb: int) -> JobFrame:
         organization_id=job.organization_id,
         deadline=datetime.now(UTC) + job.timeout,
         memory_mb=limit_mb,
+        cpu_seconds=int(job.timeout.total_seconds()) * (os.cpu_count() or 1) + CPU_MARGIN_SECONDS,
     )

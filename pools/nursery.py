@@ -1,7 +1,7 @@
 """Where children are made, and where the next one waits for its job.
 
-    make:  template forks -> pidfd -> scratch folder, cgroup leaf, baseline: what is the same for every job
-    take:  the one that waits; else one that is made now
+    make:  template forks -> pidfd -> scratch folder, cgroup leaf, baseline -> setup: the child encloses itself
+    take:  the one that waits, if it has the right limit; else one that is made now
 
 While the queue is known to hold more (`expect_more`), the next child is made while a job runs, so that a claimed job
 need not wait for its birth. It is still one fresh process for each job: nothing of any job has been in it. One that no
@@ -12,6 +12,7 @@ import asyncio
 import os
 from contextlib import suppress
 
+from pools.frames import Setup, pack
 from pools.household import Household
 from pools.memory import Baseline
 from pools.newborn import Newborn
@@ -19,6 +20,7 @@ from pools.options import StartMethod
 from pools.template_hold import SpawnFailed
 
 KEEP_SECONDS = 1.0  # for one that waits: many times what a claim takes, and an idle worker has none soon after
+SETUP_SECONDS = 10.0  # for a child to take its setup; it does nothing else
 END_SECONDS = 2.0  # for what is killed to be gone, at the end
 REMOVE_SECONDS = 5.0  # for an empty folder
 
@@ -29,28 +31,30 @@ class Nursery:
     def __init__(self, house: Household) -> None:
         self._house = house
         self._next: asyncio.Task[Newborn] | None = None
+        self._limit_mb = 0  # of that one
         self._timer: asyncio.TimerHandle | None = None
         self._endings: set[asyncio.Task[None]] = set()
 
-    def expect_more(self) -> None:
-        """Have the child made that the next job will take.
+    def expect_more(self, limit_mb: int) -> None:
+        """Have the child made that the next job will take, if this is its limit.
 
         Not where it must execute an interpreter: that costs too much to be done for nothing.
         """
         house = self._house
         if self._next is None and house.spawner.is_up and house.options.start_method is StartMethod.FORK:
-            self._next = asyncio.create_task(self._make(), name="oomph next child")
+            self._next = asyncio.create_task(self._make(limit_mb), name="oomph next child")
+            self._limit_mb = limit_mb
             self._timer = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._let_go)
 
-    async def take(self) -> Newborn:
+    async def take(self, limit_mb: int) -> Newborn:
         """A child at its gate, whose end, mark and folder are the caller's. Raises `SpawnFailed`."""
-        if (waiting := self._remove_next()) is not None:
+        if limit_mb == self._limit_mb and (waiting := self._remove_next()) is not None:
             with suppress(SpawnFailed):  # the template may have been replaced since
                 newborn = await self._result(waiting)
                 if not newborn.exited.is_set():
                     return newborn
                 self._end_soon(newborn)
-        return await self._result(asyncio.create_task(self._make(), name="oomph birth"))
+        return await self._result(asyncio.create_task(self._make(limit_mb), name="oomph birth"))
 
     async def stop(self) -> None:
         """Keep none."""
@@ -60,7 +64,7 @@ class Nursery:
         if self._endings:
             await asyncio.wait(self._endings, timeout=END_SECONDS)
 
-    async def _make(self) -> Newborn:
+    async def _make(self, limit_mb: int) -> Newborn:
         roster = self._house.roster
         mark = roster.marks.take()
         roster.births.add(mark)
@@ -74,6 +78,13 @@ class Nursery:
             roster.births.discard(mark)
         try:
             await self._house.threads.run(self._furnish, newborn)
+            async with asyncio.timeout(SETUP_SECONDS):
+                await asyncio.get_running_loop().sock_sendall(newborn.gate, pack(self._setup(newborn, limit_mb)))
+        except TimeoutError:
+            self._end_soon(newborn)
+            raise SpawnFailed("the child did not take its setup") from None
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it is dead, and its owner will say how it came to be
         except OSError as error:
             self._end_soon(newborn)
             raise SpawnFailed(f"{error.strerror} ({error.filename}), preparing a child") from error
@@ -90,6 +101,22 @@ class Nursery:
             newborn.leaf.add(newborn.pid)
         if house.options.start_method is StartMethod.FORK:
             newborn.baseline = Baseline.of(newborn.pid, self._share_kb(newborn))
+
+    def _setup(self, newborn: Newborn, limit_mb: int) -> Setup:
+        house, options = self._house, self._house.options
+        assert newborn.scratch is not None
+        return Setup(
+            supervisor=os.getpid(),
+            scratch=str(newborn.scratch.path),
+            user=house.user,
+            readable=house.readable,
+            open_files=options.open_files,
+            file_mb=options.scratch_mb,
+            # The kernel counts for the user, not for the job. Where that is the supervisor's own user, it would count
+            # the supervisor as well.
+            processes=0 if house.user is None else options.processes * house.slots,
+            shm_mb=limit_mb if house.has_own_shm else 0,
+        )
 
     def _share_kb(self, newborn: Newborn) -> int:
         """Its part of the template's pages, all of which it has in common with all that were forked from there."""

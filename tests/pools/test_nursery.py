@@ -128,3 +128,11 @@ async def test_a_job_whose_attempt_is_cancelled_while_its_child_is_made_leaves_n
         await until(lambda: job_processes(kitchen.pool._spawner.pid) == [])
         await until(lambda: not kitchen.pool._roster.newborns and not kitchen.pool._roster.marks.in_use)
         assert result_of(await kitchen.cook("result", "still served")) == "still served"
+
+
+async def test_a_job_with_a_limit_of_its_own_does_not_take_it() -> None:
+    """Its own /dev/shm, which holds as much as the limit allows, is there already."""
+    async with open_kitchen() as kitchen:
+        newborn = await expected(kitchen)
+        assert (await kitchen.cook("ok", kind="feast")).process.pid != newborn.pid
+        assert (await kitchen.cook("ok")).process.pid == newborn.pid
