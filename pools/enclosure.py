@@ -70,7 +70,8 @@ def _limit(limit: int, value: int) -> None:
 
 def _enter_scratch(folder: str, user: UserFrame | None) -> None:
     os.chdir(folder)
-    os.environ.update(TMPDIR=folder, TMP=folder, TEMP=folder, PWD=folder)
+    for name in ("TMPDIR", "TMP", "TEMP", "PWD"):  # one by one: `update` writes to, and so copies, 110 pages more
+        os.environ[name] = folder
     tempfile.tempdir = None  # what a preloaded module made it look up is the template's
     if user is not None:
         os.environ.update(HOME=folder, USER=user.name, LOGNAME=user.name)
