@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from supervisor.commands.database import connected
-from supervisor.commands.errors import CommandError
 from supervisor.commands.job_report import print_report
 from supervisor.commands.options import (
     Actor,
@@ -20,6 +19,7 @@ from supervisor.commands.options import (
     one_of,
 )
 from supervisor.commands.output import Column, print_json, print_table, span
+from supervisor.errors import CommandError
 
 if TYPE_CHECKING:
     from jobs.reports import JobReport, JobRow
