@@ -204,5 +204,15 @@ def test_a_snooze_needs_a_delay_that_a_database_can_add_to_now() -> None:
         Snooze(timedelta(microseconds=-1))
     with pytest.raises(ValueError, match="longer than"):
         Snooze(MAX_DELAY + timedelta(seconds=1))
-    with pytest.raises(TypeError, match="a timedelta, not 60"):
-        Snooze(60)  # type: ignore[arg-type]
+
+
+def test_a_snooze_takes_seconds_too() -> None:
+    assert Snooze(60).delay == timedelta(minutes=1)
+    assert Snooze(0.5).delay == timedelta(milliseconds=500)
+    assert Snooze(MAX_DELAY.total_seconds()).delay == MAX_DELAY
+    for wrong in (-1, 1e300, float("nan"), float("inf"), 10**400):
+        with pytest.raises(ValueError, match=r"negative|allowed"):
+            Snooze(wrong)
+    for alien in (True, "60", None):
+        with pytest.raises(TypeError, match="a timedelta or seconds, not"):
+            Snooze(alien)  # type: ignore[arg-type]
