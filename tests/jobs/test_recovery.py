@@ -317,6 +317,21 @@ async def test_a_due_job_of_an_unknown_kind_is_dead(db: Connection, worker: Work
     assert job(db, later) == "queued"
 
 
+async def test_the_log_of_a_burial_says_what_to_set_and_how_to_mend_it(
+    db: Connection, worker: Worker, recovery: Recovery, caplog: pytest.LogCaptureFixture
+) -> None:
+    (unknown,) = add(db, kind="unknown")
+    await recovery.bury_unknown()
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "oomph.rescue"]
+    for part in (
+        f"job {unknown} ",
+        "kind unknown",
+        "WORKER_UNKNOWN_KIND_GRACE_SECONDS",
+        f"`oomph jobs retry {unknown}`",
+    ):
+        assert part in told
+
+
 async def test_the_grace_gives_a_rolling_deploy_time(db: Connection, database: Database, store: JobStore) -> None:
     await hire(store)
     patient = Recovery(database, store, unknown_kind_grace=MINUTE)
