@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -148,22 +149,32 @@ class Schedule:
 class App:
     """Everything one worker can run.
 
-    `preload` names modules that the template imports before it forks, so that no child pays for the import.
-    Raises `ValueError` for two handlers of one kind, two schedules of one name, or a schedule without a handler.
+    `preload` names modules that the template imports before it forks, so that no child pays for the import. What the
+    apps of `include` have is taken over, so that one worker can run documents, say, and handlers of your own. Raises
+    `ValueError` for two handlers of one kind, two schedules of one name, or a schedule without a handler.
     """
 
     def __init__(
-        self, handlers: Iterable[Handler], schedules: Iterable[Schedule] = (), *, preload: Iterable[str] = ()
+        self,
+        handlers: Iterable[Handler],
+        schedules: Iterable[Schedule] = (),
+        *,
+        preload: Iterable[str] = (),
+        include: Iterable["App"] = (),
     ) -> None:
+        others = list(include)
+        for other in others:
+            if not isinstance(other, App):
+                raise TypeError(f"App includes an App, such as jobs.documents.app.app(), not {other!r}")
         by_kind: dict[str, Handler] = {}
-        for handler in handlers:
+        for handler in chain(*(other.handlers.values() for other in others), handlers):
             if not isinstance(handler, Handler):
                 raise TypeError(f"App takes handlers such as Handler(TASK, function), not {handler!r}")
             if handler.task.kind in by_kind:
                 raise ValueError(f"two handlers for kind {handler.task.kind}")
             by_kind[handler.task.kind] = handler
         by_name: dict[str, Schedule] = {}
-        for schedule in schedules:
+        for schedule in chain(*(other.schedules.values() for other in others), schedules):
             if schedule.name in by_name:
                 raise ValueError(f"two schedules named {schedule.name}")
             if schedule.task.kind not in by_kind:
@@ -171,7 +182,7 @@ class App:
             by_name[schedule.name] = schedule
         self.handlers: Mapping[str, Handler] = MappingProxyType(by_kind)
         self.schedules: Mapping[str, Schedule] = MappingProxyType(by_name)
-        self.preload = tuple(preload)
+        self.preload: tuple[str, ...] = tuple(dict.fromkeys(chain(*(other.preload for other in others), preload)))
 
     def kinds(self, pool: Pool) -> list[str]:
         """The kinds that run in `pool`."""

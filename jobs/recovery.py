@@ -16,9 +16,9 @@ from psycopg import errors
 
 from jobs.database import Database, Session
 from jobs.failpoints import Failpoint, failpoint
-from jobs.health import counts_as_loss, lock_health
+from jobs.health import HealthNews, counts_as_loss, lock_health, tell
 from jobs.outcome import AttemptReport, Died, JobError, Returned, Verdict
-from jobs.store import Fence, JobStore
+from jobs.store import Fence, Finished, JobStore, Lost
 
 log = logging.getLogger("oomph.rescue")
 
@@ -65,14 +65,20 @@ class Recovery:
         passed_over: list[int] = []
         more = True
         while more:
-            batch, more = await self._rescue_batch(passed_over)
+            news: list[HealthNews] = []
+            batch, more = await self._rescue_batch(passed_over, news)
             if batch:
                 failpoint(Failpoint.RESCUE_COMMITTED)
+            for each in news:
+                tell(each)
             settled += batch
         return settled
 
-    async def _rescue_batch(self, passed_over: list[int]) -> tuple[int, bool]:
-        """Settle one batch; what cannot be settled now joins `passed_over`. Returns how many, and whether to go on."""
+    async def _rescue_batch(self, passed_over: list[int], news: list[HealthNews]) -> tuple[int, bool]:
+        """Settle one batch; what cannot be settled now joins `passed_over`. Returns how many, and whether to go on.
+
+        What there is to tell, once this has returned and is committed, joins `news`.
+        """
         settled = waits = 0
         async with self._database.transaction() as session:
             await session.fetch("bound_locks", milliseconds=RESCUE_LOCK_TIMEOUT_MS)
@@ -90,8 +96,10 @@ class Recovery:
                 for row in jobs:
                     if waits >= MAX_WAITS_IN_BATCH:
                         break
-                    if await self._settle(session, *row):
+                    if finished := await self._settle(session, *row):
                         settled += 1
+                        if isinstance(finished, Finished) and finished.news is not None:
+                            news.append(finished.news)
                     else:
                         passed_over.append(row[0])
                         waits += 1
@@ -103,7 +111,8 @@ class Recovery:
 
     async def _settle(
         self, session: Session, job_id: int, claim: int, kind: str, worker_id: UUID | None, host: str | None
-    ) -> bool:
+    ) -> Finished | Lost | None:
+        """None where it could not be settled now."""
         why = f"the lease of worker {worker_id} on {host or 'an unknown host'} ran out while it ran this job"
         report = AttemptReport(
             Died(Verdict.WORKER_LOST, JobError("WorkerLost", why)), {"certainty": "certain", "why": why}
@@ -113,11 +122,10 @@ class Recovery:
         try:
             async with session.savepoint():
                 counts = await counts_as_loss(session, worker_id, kind)
-                await self._store.finish_in(session, Fence(job_id, claim), report, counts=counts)
+                return await self._store.finish_in(session, Fence(job_id, claim), report, counts=counts)
         except (errors.UniqueViolation, errors.LockNotAvailable) as error:
             log.info("job %s of lost worker %s is left to the next pass: %s", job_id, worker_id, error)
-            return False
-        return True
+            return None
 
     async def release_unknown(self, worker_id: UUID, known: Sequence[Fence]) -> int:
         """Give back, uncharged, what a claim of this worker took although its answer never arrived.
@@ -142,7 +150,15 @@ class Recovery:
         """End due jobs whose kind no live worker knows. Returns how many."""
         rows = await self._database.fetch("bury_unknown", grace=self._grace, limit=BURY_BATCH)
         for job_id, kind in rows:
-            log.error("job %s is dead: no live worker knows the kind %s", job_id, kind)
+            log.error(
+                "job %s is dead: no live worker knows the kind %s. If its own are only being restarted: set "
+                "WORKER_UNKNOWN_KIND_GRACE_SECONDS (here %g) on every worker of this database, then "
+                "`oomph jobs retry %s`",
+                job_id,
+                kind,
+                self._grace.total_seconds(),
+                job_id,
+            )
         return len(rows)
 
     async def forget_workers(self) -> None:

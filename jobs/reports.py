@@ -24,7 +24,10 @@ _JSON_COLUMNS = frozenset({"payload", "result", "error", "evidence", "detail"}) 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """One job. `payload` and `result` are None in a list that was not asked for them."""
+    """One job. `payload` and `result` are None in a list that was not asked for them.
+
+    A `run_after` or `created_at` that no `datetime` can hold, such as infinity, is the earliest or the latest day.
+    """
 
     id: int
     kind: str
@@ -53,6 +56,7 @@ class JobRow:
     progress_note: str | None
     blocked: bool
     cancel_requested_at: datetime | None
+    kind_paused: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from jobs.backoff import backoff
 from jobs.database import LOCK_TIMEOUT_MS, Database, Locked, Session, json_or_none
 from jobs.declarations import publish
 from jobs.failpoints import Failpoint, failpoint
-from jobs.health import judge
+from jobs.health import HealthNews, judge
 from jobs.outcome import (
     MAX_OUTPUT_TAIL_BYTES,
     AttemptReport,
@@ -90,10 +90,10 @@ class Waiting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """An attempt's end was written. `status` is the job's new one; `paused` says that it paused its kind."""
+    """An attempt's end was written. `status` is the job's new one, `news` what it did to its kind."""
 
     status: str
-    paused: bool = False
+    news: HealthNews | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +237,10 @@ class JobStore:
             return Lost()
         status, kind, _pool, attempt, generation, worker_id, started_at, *_ = rows[0]
         await self._record(session, fence, report, attempt, kind, worker_id, started_at, counts)
-        paused = await judge(
+        news = await judge(
             session, kind, verdict, self._pause_after, job_id=fence.id, generation=generation, counts=counts
         )
-        return Finished(status, paused)
+        return Finished(status, news)
 
     async def _succeed_in(self, session: Session, fence: Fence, report: AttemptReport) -> Finished | Lost:
         assert isinstance(report.outcome, Succeeded)
@@ -264,8 +264,8 @@ class JobStore:
             return Lost()
         if report.evidence:
             await self._record(session, fence, report, attempt, kind, worker_id, started_at, counts=True)
-        await judge(session, kind, Verdict.SUCCEEDED, self._pause_after, job_id=fence.id, generation=generation)
-        return Finished(status)
+        news = await judge(session, kind, Verdict.SUCCEEDED, self._pause_after, job_id=fence.id, generation=generation)
+        return Finished(status, news)
 
     async def status(self, fence: Fence) -> str | None:
         """The job's status, if this is still its newest claim."""

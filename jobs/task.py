@@ -53,11 +53,15 @@ class PermanentError(Exception):
 
 
 class Snooze(Exception):
-    """Raised by a handler: back into the queue for `delay`; the attempt is not spent."""
+    """Raised by a handler: back into the queue for `delay`, a timedelta or seconds; the attempt is not spent."""
 
-    def __init__(self, delay: timedelta) -> None:
+    def __init__(self, delay: timedelta | float) -> None:
+        if isinstance(delay, int | float) and not isinstance(delay, bool):
+            if not abs(delay) <= MAX_DELAY.total_seconds():  # nor is NaN
+                raise ValueError(f"Snooze({delay}): seconds from 0 to {MAX_DELAY.total_seconds():.0f} are allowed")
+            delay = timedelta(seconds=delay)
         if not isinstance(delay, timedelta):
-            raise TypeError(f"Snooze takes a timedelta, not {delay!r}")
+            raise TypeError(f"Snooze takes a timedelta or seconds, not {delay!r}")
         if delay < timedelta(0):
             raise ValueError(f"Snooze(delay={delay}) is negative")
         if delay > MAX_DELAY:

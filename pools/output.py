@@ -14,6 +14,9 @@ MAX_LOGGED_BYTES = 64 << 10
 MAX_DUMP_BYTES = 256 << 10  # of a stack dump with whatever the job prints in between
 
 _FIRST_STACK = re.compile(rb"(Current thread|Thread) 0x")  # how faulthandler begins
+# How a record of the job's own log begins: see `pools.child.warm_up`, whose level shows INFO and above. Whoever prints
+# the same gets the same: a line that is more alarming than it should be, but never one that a log leaves out.
+_RECORD = re.compile(rb"(INFO|WARNING|ERROR|CRITICAL) [^\s:]{1,100}: ")
 _CONTROL = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) != "\t"}
 
 log = logging.getLogger("oomph.job")
@@ -98,6 +101,8 @@ class Output:
         self._line = rest
 
     def _log(self, line: bytearray) -> None:
+        record = _RECORD.match(line)
+        level = logging.getLevelNamesMapping()[record[1].decode()] if record else logging.INFO
         for start in range(0, len(line) or 1, MAX_LINE_BYTES):
             if not self._has_room():
                 self._dropped += 1
@@ -107,7 +112,7 @@ class Output:
             self._logged_lines += 1
             # A job must not be able to write lines of its own making, or colours, into the log.
             text = piece.decode("utf-8", "backslashreplace").rstrip("\r").translate(_CONTROL)
-            log.info("%s: %s", self._label, text, extra=self._extra)
+            log.log(level, "%s: %s", self._label, text, extra=self._extra)
 
     def _say_dropped(self) -> None:
         if self._dropped:

@@ -158,24 +158,26 @@ class Template:
             os.close(self.pidfd)
             self.pidfd = -1
 
-    def _hear(self) -> None:
+    def _hear(self) -> bool:
+        """Take one packet, where there is one; whether another may follow."""
         try:
             data = self.control.recv(MAX_PACKET_BYTES)
             frame = parse_packet(data) if data else None
         except BlockingIOError:
-            return
+            return False
         except (OSError, ValueError) as error:
             log.error("the template (pid %d) sent what is no frame (%s); replacing it", self.pid, error)
             asyncio.get_running_loop().remove_reader(self.control)
             self.kill("it sent what is no frame")
-            return
+            return False
         if frame is None:
             asyncio.get_running_loop().remove_reader(self.control)
             # It is about to end, and how it does is worth more than our own SIGKILL.
             if not self.killed_because:
                 self._retire(LEAVE_SECONDS, lambda: self.kill("it closed its control socket"))
-        else:
-            self._take(frame)
+            return False
+        self._take(frame)
+        return True
 
     def _take(self, frame: TemplateFrame) -> None:
         match frame:
@@ -206,8 +208,8 @@ class Template:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self.pidfd)
         was_given_up = self.gone.is_set()
-        if not was_given_up:
-            self._hear()  # what it said last may not have been read yet
+        while not was_given_up and self._hear():
+            pass  # what it said last, in however many packets, may not have been read yet
         ending = process.reap(self.pid)
         os.close(self.pidfd)
         self.is_dead = True

@@ -20,6 +20,7 @@ import psycopg
 
 from jobs.database import DatabaseUnavailable, Locked
 from jobs.failpoints import Failpoint, failpoint
+from jobs.health import tell
 from jobs.outcome import AttemptReport, Failed, JobError, Succeeded, Verdict
 from jobs.store import Fence, Finished, JobStore, Lost
 
@@ -132,10 +133,10 @@ class OutcomeWriter:
             try:
                 failpoint(Failpoint.OUTCOME_TAKEN)
                 match await self._store.finish(fence, pending.report, lock_ms=self._lock_ms()):
-                    case Finished(status, paused):
+                    case Finished(status, news):
                         log.info("job %s %s: %s", fence.id, pending.report.outcome.verdict, status)
-                        if paused:
-                            log.critical("job %s paused its kind", fence.id)
+                        if news is not None:
+                            tell(news)
                     case Lost():
                         await self._refused(fence, pending)
             except DatabaseUnavailable as error:

@@ -112,7 +112,11 @@ class Settings(BaseModel):
     )
     worker_pause_after_kills: int = Field(default=5, ge=1, le=1_000, description="Kills in a row that pause a kind.")
     worker_unknown_kind_grace_seconds: float = Field(
-        default=0, ge=0, le=86_400, description="How long a job waits for a worker that knows its kind."
+        default=0,
+        ge=0,
+        le=86_400,
+        description="How long a due job waits for a live worker that knows its kind. Where apps share a database, or "
+        "deploys roll, 0 kills jobs whose only worker is being restarted.",
     )
     worker_call_timeout_seconds: float = Field(
         default=10, ge=0.5, le=300, description="The bound of one database call, on the worker's side."

@@ -39,6 +39,19 @@ def test_the_example_runs_as_it_stands(url: str, tmp_path: Path) -> None:
     assert {"Hello Ada, attempt 1", "Hello Grace, attempt 1"} <= set(done.stdout.splitlines())
 
 
+def test_documents_and_own_handlers_are_one_app_as_it_says(tmp_path: Path) -> None:
+    for name in ("work", "both"):
+        found = re.search(rf"```python\n# {name}\.py\n(.*?)```", README, re.DOTALL)
+        assert found is not None
+        (tmp_path / f"{name}.py").write_text(found[1])
+    look = "from both import app; print(*app().handlers)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", look], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert {"ingest-document", "greet"} <= set(done.stdout.split())
+
+
 def test_documents_are_ingested_as_it_says(url: str, tmp_path: Path) -> None:
     """With nothing set but the database: the worker and whoever submits stand in the same folder."""
     (tmp_path / "note.md").write_text("# Fences\n\nA claim number is part of the fence.\n")

@@ -1,6 +1,5 @@
 """The kinds that Oomph's worker runs in the bench."""
 
-import asyncio
 import os
 import resource
 import struct
@@ -39,6 +38,8 @@ def noop_child(payload: Numbered) -> None:
 
 
 async def sleep(payload: Sleep) -> None:
+    import asyncio  # not above: this file is the template's too, which runs no coroutine and should hold no loop
+
     await asyncio.sleep(payload.seconds)
 
 

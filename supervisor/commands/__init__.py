@@ -1,8 +1,9 @@
 """The command line: `oomph`.
 
-    group.py      the help's sections, and the one place where an expected error becomes a paragraph and status 1
-    errors.py     which errors are expected        options.py   the options that commands share
-    database.py   the one way to a connection      output.py    tables for people, JSON for programs
+    application.py   the tree of commands       group.py     the help's sections; expected errors become a paragraph
+    options.py       what commands share        database.py  the one way to a connection
+    output.py        tables for people, JSON for programs
+    plain_worker.py  a worker that is started without options, or plain ones, needs nothing of the above
 
 Status 0: done. 1: refused or failed, with the reason on stderr. 2: wrong usage.
 
@@ -15,18 +16,24 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from supervisor.commands.application import cli
-
-__all__ = ["cli", "main"]
+__all__ = ["main"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command that `arguments` (default: the process's own) name, and exit with its status."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
     _open_standard_streams()
     _put_working_folder_last()
-    cli(args=arguments, prog_name="oomph")
+    if given[:1] == ["worker"]:
+        from supervisor.commands import plain_worker
+
+        if (options := plain_worker.understood(given[1:])) is not None:
+            sys.exit(plain_worker.run(options))
+    from supervisor.commands.application import cli
+
+    cli(args=given, prog_name="oomph")
 
 
 def _open_standard_streams() -> None:

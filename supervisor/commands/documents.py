@@ -10,12 +10,13 @@ from uuid import UUID
 
 import typer
 
-from supervisor.commands.database import connected, open_connection, target_of
-from supervisor.commands.errors import CommandError
+from supervisor.commands.database import connected, target_of
 from supervisor.commands.files import FoundFile, Skipped, find_files
 from supervisor.commands.options import AsJson, DatabaseUrl, EmbeddedFolder, refuse
 from supervisor.commands.output import Column, print_json, print_table, printable
 from supervisor.commands.waiting import wait_for_documents
+from supervisor.errors import CommandError
+from supervisor.target import open_connection
 
 if TYPE_CHECKING:
     import psycopg

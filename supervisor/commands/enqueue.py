@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from supervisor.commands.database import connected
-from supervisor.commands.errors import CommandError
 from supervisor.commands.options import AppSpec, AsJson, DatabaseUrl, EmbeddedFolder, one_of, refuse
 from supervisor.commands.output import print_json
+from supervisor.errors import CommandError
 
 if TYPE_CHECKING:
     from jobs.connection import Program

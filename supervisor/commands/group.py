@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from supervisor.commands.errors import explain
+from supervisor.errors import explain
 
 
 class OomphGroup(TyperGroup):
@@ -28,6 +28,8 @@ class OomphGroup(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
         except Exception as error:
             paragraph = explain(error)
             if paragraph is None:

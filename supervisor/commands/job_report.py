@@ -47,6 +47,8 @@ def _about_job(job: "JobRow") -> Facts:
     yield "schedule", f"{job.schedule}, occurrence {shown(job.occurrence)} UTC" if job.schedule else None
     yield "created (UTC)", job.created_at
     yield "due (UTC)", job.run_after if job.status == "queued" else None
+    if job.status == "queued" and job.kind_paused:
+        yield "waits", "its kind is paused: `oomph kinds list` tells why"
     yield "started (UTC)", job.started_at
     yield "finished (UTC)", job.finished_at
     yield "cancel asked (UTC)", job.cancel_requested_at
@@ -66,7 +68,8 @@ def _about_attempt(attempt: "AttemptRow") -> Facts:
     yield "worker", attempt.worker_id
     yield "claim", attempt.claim
     yield "signal", attempt.signal
-    yield "exit code", attempt.exit_code
+    # 0 says something only where nothing else was said: a child that tells how its job failed ends in order.
+    yield "exit code", attempt.exit_code if attempt.exit_code or attempt.verdict == "vanished" else None
     yield "memory", _memory(attempt)
     yield "processor", None if attempt.cpu_seconds is None else f"{attempt.cpu_seconds:,.1f} s"
     said = (attempt.error or {}).get("message")  # often the evidence's `why` in full

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from supervisor.commands.database import connected
-from supervisor.commands.errors import CommandError
 from supervisor.commands.job_report import print_report
 from supervisor.commands.options import (
     Actor,
@@ -20,6 +19,7 @@ from supervisor.commands.options import (
     one_of,
 )
 from supervisor.commands.output import Column, print_json, print_table, span
+from supervisor.errors import CommandError
 
 if TYPE_CHECKING:
     from jobs.reports import JobReport, JobRow
@@ -148,10 +148,13 @@ def _note(row: "JobRow", now: datetime) -> str | None:
             return "to be cancelled"
         done = None if row.progress is None else f"{row.progress:.0%} {row.progress_note or ''}"
         return done or (f"for {span(now - row.started_at)}" if row.started_at else None)
+    error = f"{row.error.get('type')}: {row.error.get('message')}" if row.error is not None else None
+    if row.status == "queued" and row.kind_paused:
+        return "its kind is paused" + (f"; {error}" if error else "")
     if row.status == "queued" and row.blocked:
         return f"waits for its key {row.concurrency_key}"
-    if row.error is not None and row.status != "succeeded":
-        return f"{row.error.get('type')}: {row.error.get('message')}"
+    if error is not None and row.status != "succeeded":
+        return error
     if row.status == "queued" and row.run_after > now:
         return f"due in {span(row.run_after - now)}"
     return None

@@ -86,7 +86,10 @@ def resume_kind(
     who = actor_of(actor)
     with connected(database, embedded) as connection:
         control.resume(connection, kind, actor=who, reason=reason, probe=probe)
-    typer.echo(f"kind {kind} lets one job through" if probe else f"kind {kind} runs again")
+    if probe:
+        typer.echo(f"kind {kind} lets one job through; `oomph kinds list` shows what comes of it")
+    else:
+        typer.echo(f"kind {kind} runs again")
 
 
 def _state(row: "KindRow") -> str:

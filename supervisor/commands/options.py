@@ -48,3 +48,9 @@ def one_of(option: str, value: str | None, allowed: Iterable[str]) -> str | None
 def refuse(option: str, why: str) -> NoReturn:
     """End with status 2: the command line itself is wrong."""
     raise typer.BadParameter(why, param_hint=option)
+
+
+def refuse_two_databases(database: str, embedded: Path | None) -> None:
+    """Wrong usage where both options name one."""
+    if database and embedded is not None:
+        refuse("--embedded", "there is --database too; name one database")

@@ -10,7 +10,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner
 
-from supervisor.commands import cli
+from supervisor.commands.application import cli
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from jobs.reports import MAX_LIMIT
-from supervisor.commands.logs import OneLine
 from supervisor.commands.output import first_line, printable, shown, span
+from supervisor.logs import OneLine
 from tests.commands.conftest import Oomph
 
 # In the order in which a newcomer needs them.

@@ -1,9 +1,11 @@
 import json
+import re
 import uuid
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import pytest
 from psycopg.types.json import Jsonb
 
 from tests.commands.conftest import Connection, Oomph
@@ -174,3 +176,37 @@ def test_json_survives_any_payload(oomph: Oomph, insert: Insert) -> None:
     payload = {"text": 'ünï ❤ " \\ \n', "deep": [{"a": [1, 2.5, None, True]}]}
     insert(payload=Jsonb(payload))
     assert oomph("jobs", "list", "--json").json[0]["payload"] == json.loads(json.dumps(payload))
+
+
+def test_a_job_of_a_paused_kind_says_what_it_waits_for(oomph: Oomph, insert: Insert) -> None:
+    insert(kind="parse", status="running", worker_id=uuid.uuid4())
+    insert(kind="parse", error=Jsonb({"type": "Crashed", "message": "SIGSEGV"}))
+    job_id, other = insert(kind="parse"), insert(kind="greet")
+    oomph("kinds", "pause", "parse", "--actor", "ada")
+    lines = oomph("jobs", "list").out.splitlines()[1:]
+    assert [line.endswith("its kind is paused") for line in lines] == [False, True, False, False]
+    assert lines[2].endswith("its kind is paused; Crashed: SIGSEGV")
+    assert "its kind is paused" in oomph("jobs", "show", str(job_id)).out
+    assert "its kind is paused" not in oomph("jobs", "show", str(other)).out
+    assert [row["kind_paused"] for row in oomph("jobs", "list", "--json").json] == [False, True, True, True]
+
+
+def test_an_exit_code_of_0_is_shown_only_where_it_says_something(oomph: Oomph, insert: Insert, db: Connection) -> None:
+    for verdict, exit_code, shown in (("memory_exceeded", 0, False), ("vanished", 0, True), ("exited", 3, True)):
+        job_id = insert(status="dead")
+        add_attempt(db, job_id, verdict=verdict, signal=None, exit_code=exit_code)
+        out = oomph("jobs", "show", str(job_id)).out
+        assert bool(re.search(rf"exit code +{exit_code}\n", out)) == shown
+
+
+@pytest.mark.parametrize(
+    "moment", ["4000-01-01 BC", "infinity", "-infinity", "20000-01-01", "0001-01-01", "9999-12-31"]
+)
+def test_moments_that_python_cannot_hold_are_bent_to_those_it_can(oomph: Oomph, insert: Insert, moment: str) -> None:
+    early = moment[-2:] == "BC" or moment[0] in "-0"
+    job_id = insert(run_after=moment, created_at=moment)
+    for zone in ("UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago"):
+        (row,) = oomph("jobs", "list", "--json", PGTZ=zone).json
+        assert row["run_after"] == row["created_at"] == ("0001-01-02T00:00:00Z" if early else "9999-12-30T00:00:00Z")
+        assert ("9999" in oomph("jobs", "show", str(job_id), PGTZ=zone).out) != early
+        assert oomph("jobs", "list", PGTZ=zone).status == 0

@@ -30,7 +30,8 @@ def test_pause_and_resume_change_the_kind_and_are_audited(oomph: Oomph, db: Conn
 
 def test_resume_with_a_probe_keeps_the_pause(oomph: Oomph, db: Connection) -> None:
     oomph("kinds", "pause", "greet", "--actor", "ada")
-    assert oomph("kinds", "resume", "greet", "--probe", "--actor", "ada").out == "kind greet lets one job through\n"
+    told = oomph("kinds", "resume", "greet", "--probe", "--actor", "ada").out
+    assert told == "kind greet lets one job through; `oomph kinds list` shows what comes of it\n"
     assert one(db, "SELECT paused_at IS NOT NULL, probe FROM background_kinds") == (True, True)
     assert "probing" in oomph("kinds", "list").out
     assert "resume --probe" in oomph("audit", "list").out

@@ -10,7 +10,11 @@ from shutil import rmtree
 
 import psycopg
 import pytest
+import typer
 
+from supervisor.commands import plain_worker
+from supervisor.commands.application import cli
+from supervisor.serve import Options
 from tests.commands.conftest import Connection, Oomph
 
 ROOT = Path(__file__).parents[2]
@@ -159,3 +163,62 @@ def test_the_app_and_its_handlers_find_the_database_that_an_option_named(url: st
     )
     ended = run([*OOMPH, "worker", "--app", "mine:app", "--drain", "--database", url], cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
+
+
+def test_the_plain_way_has_the_options_of_the_command() -> None:
+    parameters = typer.main.get_command(cli).commands["worker"].params  # type: ignore[attr-defined]
+    known = {name.removeprefix("--"): parameter.is_flag for parameter in parameters for name in parameter.opts}
+    assert known == dict.fromkeys(plain_worker.VALUED, False) | dict.fromkeys(plain_worker.FLAGS, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ("", Options()),
+        ("--app a:b --pools agent,system --drain", Options(app="a:b", pools="agent,system", drain=True)),
+        ("--app=a:b --log-level=error", Options(app="a:b", log_level="error")),
+        ("--embedded ./data", Options(embedded=Path("data"))),
+        ("--database host=x", Options(database="host=x")),
+        ("--app a:b --app c:d", Options(app="c:d")),
+    ],
+)
+def test_what_is_spelt_plainly_needs_no_library(arguments: str, options: Options) -> None:
+    assert plain_worker.understood(arguments.split()) == options
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(
+            "--help",
+            "-h",
+            "--ap a:b",
+            "--app",
+            "--app --drain",
+            "--drain=yes",
+            "a:b",
+            "--",
+            "--unknown x",
+            "--log-level loud",
+        ),
+        "--database postgresql:/// --embedded ./data",
+    ],
+)
+def test_everything_else_is_the_librarys(arguments: str) -> None:
+    assert plain_worker.understood(arguments.split()) is None
+
+
+@pytest.mark.parametrize("arguments", ["--app nowhere:app", "--database postgresql://a:b@c@d/e --app x:y", ""])
+def test_both_ways_refuse_with_the_same_words_and_status(arguments: str, anywhere: Oomph) -> None:
+    told = anywhere("worker", *arguments.split()).refused()
+    for command in ([*OOMPH, "worker"], MODULE):
+        ended = run([*command, *arguments.split()])
+        assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", told)
+
+
+@pytest.mark.parametrize("arguments", ["--log-level loud", "--database x --embedded y", "--nothing"])
+def test_wrong_usage_ends_with_2_both_ways(arguments: str) -> None:
+    for command in ([*OOMPH, "worker"], MODULE):
+        ended = run([*command, *arguments.split()])
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert "Traceback" not in ended.stderr

@@ -204,5 +204,30 @@ def test_a_snooze_needs_a_delay_that_a_database_can_add_to_now() -> None:
         Snooze(timedelta(microseconds=-1))
     with pytest.raises(ValueError, match="longer than"):
         Snooze(MAX_DELAY + timedelta(seconds=1))
-    with pytest.raises(TypeError, match="a timedelta, not 60"):
-        Snooze(60)  # type: ignore[arg-type]
+
+
+def test_a_snooze_takes_seconds_too() -> None:
+    assert Snooze(60).delay == timedelta(minutes=1)
+    assert Snooze(0.5).delay == timedelta(milliseconds=500)
+    assert Snooze(MAX_DELAY.total_seconds()).delay == MAX_DELAY
+    for wrong in (-1, 1e300, float("nan"), float("inf"), 10**400):
+        with pytest.raises(ValueError, match=r"negative|allowed"):
+            Snooze(wrong)
+    for alien in (True, "60", None):
+        with pytest.raises(TypeError, match="a timedelta or seconds, not"):
+            Snooze(alien)  # type: ignore[arg-type]
+
+
+def test_an_app_takes_over_what_the_apps_that_it_includes_have() -> None:
+    daily = Schedule("daily", TICK, timedelta(days=1))
+    inner = App([Handler(TICK, handle_tick)], [daily], preload=["json", "csv"])
+    outer = App([Handler(NOTE, handle)], preload=["csv", "zlib"], include=[inner])
+    assert (set(outer.handlers), dict(outer.schedules)) == ({"tick", "note"}, {"daily": daily})
+    assert outer.preload == ("json", "csv", "zlib")
+    assert App([Handler(NOTE, handle)], [daily], include=[App([Handler(TICK, handle_tick)])]).schedules
+    with pytest.raises(ValueError, match="two handlers for kind tick"):
+        App([Handler(TICK, handle_tick)], include=[inner])
+    with pytest.raises(ValueError, match="two schedules named daily"):
+        App([], [daily], include=[inner])
+    with pytest.raises(TypeError, match="App includes an App"):
+        App([], include=[lambda: inner])  # type: ignore[list-item]

@@ -8,6 +8,7 @@ import pytest
 
 from jobs.control import pause, resume
 from jobs.database import Database
+from jobs.health import Paused, ProbeDied, Reopened, tell
 from jobs.outcome import AttemptReport, Succeeded, Verdict
 from jobs.store import ClaimedJob, Finished, JobStore, Lost
 from tests.jobs.lab import (
@@ -58,11 +59,12 @@ async def test_five_kills_over_two_hosts_pause_the_kind_and_say_why(
 ) -> None:
     one, other = hosts
     answers = await run(db, one, KILL, KILL) + await run(db, other, KILL, KILL)
-    assert [answer.paused for answer in answers] == [False] * 4
+    assert [answer.news for answer in answers] == [None] * 4
     assert health(db) == (4, False)
-    assert await run(db, one, KILL) == [Finished("dead", paused=True)]
+    fifth = await run(db, one, KILL)
     assert health(db) == (5, True)
     reason = scalar(db, "SELECT pause_reason FROM background_kinds WHERE kind = 'note'")
+    assert fifth == [Finished("dead", Paused("note", 5, reason))]
     lines = reason.splitlines()
     assert lines[0] == "5 kills in a row:"
     assert lines[1:] == [
@@ -99,7 +101,8 @@ async def test_of_many_kills_at_once_exactly_one_pauses(db: Connection, database
     add(db, 12, max_attempts=1)
     running = [taken for worker in workers for taken in await worker.claim(slots=3)]
     answers = await asyncio.gather(*(store.finish(taken.fence, KILL) for taken in running))
-    assert sorted(answer.paused for answer in answers if isinstance(answer, Finished)) == [False] * 11 + [True]
+    news = [answer.news for answer in answers if isinstance(answer, Finished)]
+    assert (len(news), news.count(None)) == (12, 11)
     assert health(db) == (5, True)
     assert scalar(db, "SELECT count(*) FROM background_audit WHERE action = 'pause'") == 1
     assert scalar(db, "SELECT count(*) FROM background_notices") == 1
@@ -149,7 +152,7 @@ async def test_outcomes_from_before_the_resume_do_not_count(db: Connection, work
     await run(db, worker, *[KILL] * 4)
     await succeed(worker.store, {taken.fence: None for taken in old[6:]})
     assert health(db) == (4, False)  # nor do old successes end the new streak
-    assert (await run(db, worker, KILL))[0].paused
+    assert isinstance((await run(db, worker, KILL))[0].news, Paused)
 
 
 async def test_a_resume_clears_the_streak_and_is_audited(db: Connection, worker: Worker) -> None:
@@ -225,7 +228,7 @@ async def test_a_probe_lets_exactly_one_job_through_and_its_success_opens_the_ki
     ((worker, probe),) = sent
     assert await probe_all(claimers) == []
     assert health(db) == (0, True)
-    await succeed(worker.store, {probe.fence: None})
+    assert await worker.store.finish(probe.fence, SUCCESS) == Finished("succeeded", Reopened("note", probe.id))
     assert health(db) == (0, False)
     assert scalar(db, "SELECT probe_job_id FROM background_kinds WHERE kind = 'note'") is None
     assert len(await worker.claim()) == 10
@@ -253,10 +256,41 @@ async def test_the_death_of_a_probe_leaves_the_kind_paused(
     resume(db, "note", actor="ana", probe=True)
     worker = claimers[0]
     (probe,) = await worker.store.claim_probe(worker.id, "system", ["note"])
-    await worker.store.finish(probe.fence, ending)
+    finished = await worker.store.finish(probe.fence, ending)
+    assert isinstance(finished, Finished)
+    assert finished.news == ProbeDied("note", probe.id, ending.outcome.verdict)
     assert health(db)[1]
-    assert scalar(db, "SELECT pause_reason FROM background_kinds WHERE kind = 'note'") == "it kills"
+    said = f"its probe, job {probe.id}, ended as {ending.outcome.verdict}"
+    assert scalar(db, "SELECT pause_reason FROM background_kinds WHERE kind = 'note'") == f"{said}\nit kills"
+    assert db.execute("SELECT severity, subject FROM background_notices").fetchall() == [
+        ("warning", f"note stays paused: {said}")
+    ]
     assert await probe_all(claimers) == []
+
+
+async def test_what_many_dead_probes_say_stays_bounded(db: Connection, worker: Worker) -> None:
+    add(db, max_attempts=1000)
+    pause(db, "note", actor="ana", reason="x" * 2000)
+    db.execute("UPDATE background_kinds SET pause_reason = repeat(pause_reason, 10) WHERE kind = 'note'")
+    resume(db, "note", actor="ana", probe=True)
+    (probe,) = await worker.store.claim_probe(worker.id, "system", ["note"])
+    await worker.store.finish(probe.fence, KILL)
+    reason = scalar(db, "SELECT pause_reason FROM background_kinds WHERE kind = 'note'")
+    assert (len(reason), reason.splitlines()[0]) == (20_000, f"its probe, job {probe.id}, ended as oom_killed")
+
+
+def test_the_log_names_the_kind_the_reason_and_the_way_out(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    tell(Paused("note", 5, "5 kills in a row:\njob 1 attempt 1 on host-a: crashed"))
+    tell(ProbeDied("note", 6, Verdict.OOM_KILLED))
+    tell(Reopened("note", 7))
+    paused, died, reopened = caplog.records
+    assert [record.levelname for record in caplog.records] == ["CRITICAL", "ERROR", "WARNING"]
+    for told in ("job 5 paused its kind note", "5 kills in a row: job 1 attempt 1", "`oomph kinds resume note --actor"):
+        assert told in paused.getMessage()
+    for told in ("kind note stays paused", "job 6, ended as oom_killed", "`oomph jobs show 6`", "--probe"):
+        assert told in died.getMessage()
+    assert "kind note runs again" in reopened.getMessage()
 
 
 async def test_a_probe_whose_worker_is_lost_is_a_death(db: Connection, claimers: list[Worker], recovery: Any) -> None:

@@ -283,6 +283,21 @@ async def test_a_worker_whose_lease_ran_out_is_said_once(
     assert len(told) == 1
 
 
+async def test_a_lost_worker_that_pauses_a_kind_is_told_after_the_commit(
+    db: Connection, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = JobStore(database, retry_delay=0.01, pause_after=1)
+    worker = await hire(store)
+    (job_id,) = add(db)
+    await worker.claim_one()
+    expire(db, worker)
+    await Recovery(database, store, unknown_kind_grace=MINUTE).rescue()
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "oomph.kinds"]
+    assert f"job {job_id} paused its kind note" in told
+    assert "worker_lost" in told
+    assert "`oomph kinds resume note --actor NAME`" in told
+
+
 async def test_lost_workers_are_forgotten_after_a_day_but_not_while_a_job_names_them(
     db: Connection, store: JobStore, recovery: Recovery
 ) -> None:
@@ -315,6 +330,21 @@ async def test_a_due_job_of_an_unknown_kind_is_dead(db: Connection, worker: Work
     assert job(db, another) == "dead"
     assert job(db, known) == "queued"
     assert job(db, later) == "queued"
+
+
+async def test_the_log_of_a_burial_says_what_to_set_and_how_to_mend_it(
+    db: Connection, worker: Worker, recovery: Recovery, caplog: pytest.LogCaptureFixture
+) -> None:
+    (unknown,) = add(db, kind="unknown")
+    await recovery.bury_unknown()
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "oomph.rescue"]
+    for part in (
+        f"job {unknown} ",
+        "kind unknown",
+        "WORKER_UNKNOWN_KIND_GRACE_SECONDS",
+        f"`oomph jobs retry {unknown}`",
+    ):
+        assert part in told
 
 
 async def test_the_grace_gives_a_rolling_deploy_time(db: Connection, database: Database, store: JobStore) -> None:

@@ -5,6 +5,7 @@
 import asyncio
 import ctypes
 import errno
+import logging
 import os
 import resource
 import signal
@@ -205,6 +206,10 @@ def floods(text: str, job: JobContext) -> None:
     line = b"a line of a flood\n" * 1000
     for _ in range(int(text)):
         os.write(1, line)
+
+
+def logs(text: str, job: JobContext) -> None:
+    logging.getLogger("app.parse").warning(text)
 
 
 def prints_without_end(text: str, job: JobContext) -> None:

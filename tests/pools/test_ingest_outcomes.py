@@ -294,6 +294,15 @@ async def test_output_is_logged_with_the_job_and_kept(kitchen: Kitchen, caplog: 
     assert report.process.output_tail == "hello\nhello to stderr\n"
 
 
+async def test_a_record_of_a_jobs_log_keeps_its_level_in_the_workers(
+    kitchen: Kitchen, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "oomph.job"):
+        assert (await kitchen.cook("logs", "page 3 is empty")).outcome == Succeeded(None)
+    (record,) = [record for record in caplog.records if "page 3 is empty" in record.getMessage()]
+    assert (record.name, record.levelname) == ("oomph.job", "WARNING")
+
+
 async def test_a_flood_of_output_is_cut_in_the_log_and_counted(
     kitchen: Kitchen, caplog: pytest.LogCaptureFixture
 ) -> None:

