@@ -23,7 +23,10 @@ CONTROL_CHANNEL = "background_control"
 
 
 class Listener:
-    """Calls `on_jobs(pool)` for committed jobs, `on_control(what)` for operators' actions, `on_connect()` for both."""
+    """Calls `on_jobs(payload)` for committed jobs, `on_control(what)` for operators' actions, `on_connect()` for both.
+
+    The payload is a pool, with " earlier" after it where a job came back to its place before others.
+    """
 
     def __init__(
         self,

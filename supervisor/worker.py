@@ -317,9 +317,10 @@ class Worker:
     def _on_connect(self) -> None:
         self._worker.claims.wake_all()
 
-    def _on_jobs(self, pool: str) -> None:
+    def _on_jobs(self, payload: str) -> None:
+        pool, _, place = payload.partition(" ")
         with suppress(ValueError):  # a newer release may know more pools
-            self._worker.claims.wake(Pool(pool))
+            self._worker.claims.wake(Pool(pool), came_earlier=place == "earlier")
 
     def _on_control(self, what: str) -> None:
         self._worker.claims.wake_all()

@@ -198,7 +198,7 @@ BEGIN
                   ORDER BY priority, run_after, id LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING pool INTO woken;
     IF woken IS NOT NULL THEN
-        PERFORM pg_notify('background_jobs', woken);
+        PERFORM pg_notify('background_jobs', woken || ' earlier'); -- than jobs that were claimed meanwhile
     END IF;
     RETURN NULL;
 END $$;

@@ -26,6 +26,6 @@ WITH RECURSIVE key AS (
        AND status = 'queued'
     RETURNING pool
 ), woken AS (
-    SELECT count(pg_notify('background_jobs', pool)) FROM (SELECT DISTINCT pool FROM freed) AS pools
+    SELECT count(pg_notify('background_jobs', pool || ' earlier')) FROM (SELECT DISTINCT pool FROM freed) AS pools
 )
 SELECT (SELECT max(concurrency_key) FROM key), (SELECT count(*) FROM freed), (SELECT * FROM woken)
