@@ -25,8 +25,9 @@ from supervisor.reach import Reach
 MAX_BATCH = 333  # jobs a claim: with more of them, the first wait longer and nothing is gained
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
 BATCHES = 3  # in the slots at once: one is claimed while one runs and one is written
-DEAR_ENTRIES = 1_000  # of the index, walked over by a look: half a millisecond
-DEAR_SHARE = 20  # times what a dear look took, until the next: they keep the database busy for 5 % of the time at most
+DEAR_ENTRIES = 5_000  # of the index, walked over by a look: half a millisecond
+DEAR_SHARE = 20  # times what a dear look took, until the next: the database is kept busy for 5 % of the time
+DEAR_SECONDS = 10.0  # until the next at most
 TIMER_SECONDS = 0.001  # after the moment that the database named: a timer may fire a little early
 IDLE_HORIZON = 300.0  # the longest back-off: what is due later than that is somebody's plan, not work in progress
 
@@ -79,7 +80,7 @@ class Claims:
         """Look at the queue of this pool now; at all of it, where a job `came_earlier` than others in the queue."""
         if (event := self._wake.get(pool)) is not None:
             if came_earlier:
-                self._reach[pool].came_earlier()
+                self._reach[pool].came_earlier(time.monotonic())
             event.set()
 
     def slot_freed(self, pool: Pool, gone: bool) -> None:
@@ -122,7 +123,7 @@ class Claims:
                 return
             await asyncio.sleep(0)  # what was taken runs first
             if not event.is_set():
-                reach = self._reach[pool].seconds if self._is_dear else math.inf
+                reach = self._reach[pool].seconds(time.monotonic()) if self._is_dear else math.inf
                 await self._look([pool], reach, claim_due=taken > 0)  # what is due and was not taken, somebody holds
         except BaseException:
             event.set()
@@ -131,12 +132,12 @@ class Claims:
     async def look_once(self) -> float:
         """Look at what waits, for everything that no notification tells: times, pauses, lost connections."""
         began = time.monotonic()
-        known = [seconds for reach in self._reach.values() if not math.isinf(seconds := reach.seconds)]
+        known = [seconds for seconds in self._reaches(began).values() if not math.isinf(seconds)]
         is_whole = not (self._is_dear and known and began < self._next_whole_look)
         await self._look(list(self._wake), math.inf if is_whole else max(known), claim_due=True)
         if is_whole:
             now = time.monotonic()
-            self._next_whole_look = now + DEAR_SHARE * (now - began)
+            self._next_whole_look = now + min(DEAR_SHARE * (now - began), DEAR_SECONDS)
         return self._poll * random.uniform(0.9, 1.0)  # a fleet does not look in one moment
 
     async def _look(self, pools: Sequence[Pool], reach: float, *, claim_due: bool) -> None:
@@ -144,20 +145,20 @@ class Claims:
         if not kinds or not self._may_claim():
             return
         is_whole = math.isinf(reach)
-        rounds, reaches = self._rounds.copy(), {pool: self._reach[pool].seconds for pool in pools}
+        rounds, reaches = self._rounds.copy(), self._reaches(time.monotonic())
         look = await self._store.look(kinds, reach)
         if is_whole:
             self._is_dear = look.walked > DEAR_ENTRIES
         for pool in pools:
             ours = [found for found in look.waiting if found.kind in self._kinds[pool]]
             first = min((found.due_in for found in ours), default=math.inf)
+            self._probe[pool] = self._probe[pool] or any(found.probe for found in ours)
             if claim_due and -first > reaches[pool]:
                 self.wake(pool, came_earlier=True)
             if self._wake[pool].is_set() or self._rounds[pool] != rounds[pool]:
                 continue  # something has come since: its claim looks again
             if is_whole:
                 self._idle[pool] = first > IDLE_HORIZON
-            self._probe[pool] = self._probe[pool] or any(found.probe for found in ours)
             if (timer := self._timers.pop(pool, None)) is not None:
                 timer.cancel()
             if first <= 0:
@@ -166,19 +167,22 @@ class Claims:
             elif first < self._poll:
                 self._timers[pool] = asyncio.get_running_loop().call_later(first + TIMER_SECONDS, self.wake, pool)
 
+    def _reaches(self, now: float) -> dict[Pool, float]:
+        return {pool: reach.seconds(now) for pool, reach in self._reach.items()}
+
     async def _claim(self, pool: Pool, slots: int) -> tuple[int, bool]:
         async with self._turn:
             kinds = self._kinds[pool]
             reach = self._reach[pool]
-            marks, seconds = list(reach.marks), reach.seconds if self._is_dear else math.inf
             sent_at = time.monotonic()
+            marks, seconds = reach.marks(sent_at), reach.seconds(sent_at) if self._is_dear else math.inf
             claim = await self._store.claim(self._worker_id, pool, kinds, slots, seconds, marks)
             if claim.jobs:
                 failpoint(Failpoint.CLAIMED)
             taken = len(claim.jobs)
             self._start(pool, claim.jobs, more_follow=taken == slots)
             if taken == slots:
-                reach.filled(claim.jobs)
+                reach.filled(claim.jobs, sent_at)
             elif marks:  # there may be something before them
                 reach.passed()
                 return taken, True
