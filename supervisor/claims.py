@@ -26,7 +26,7 @@ MAX_BATCH = 333  # jobs a claim: with more of them, the first wait longer and no
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
 BATCHES = 3  # in the slots at once: one is claimed while one runs and one is written
 DEAR_ENTRIES = 5_000  # of the index, walked over by a look: half a millisecond
-DEAR_SHARE = 20  # times what a dear look took, until the next: the database is kept busy for 5 % of the time
+DEAR_SHARE = 20  # times what a dear question took, until the next: the database is kept busy for 5 % of the time
 DEAR_SECONDS = 10.0  # until the next at most
 TIMER_SECONDS = 0.001  # after the moment that the database named: a timer may fire a little early
 IDLE_HORIZON = 300.0  # the longest back-off: what is due later than that is somebody's plan, not work in progress
@@ -74,7 +74,7 @@ class Claims:
         self._reach = {pool: Reach() for pool in pools}
         self._rounds = dict.fromkeys(pools, 0)  # how many claims have begun
         self._is_dear = False  # to look at all of the queue
-        self._next_whole_look = 0.0  # while that is dear
+        self._next_whole_look = 0.0
 
     def wake(self, pool: Pool, *, came_earlier: bool = False) -> None:
         """Look at the queue of this pool now; at all of it, where a job `came_earlier` than others in the queue."""
@@ -99,6 +99,10 @@ class Claims:
         """Whether the last look of every pool found nothing due and nothing that a back-off will make due soon."""
         at_rest = not self._turn.locked() and not any(event.is_set() for event in self._wake.values())
         return at_rest and all(self._idle.values())
+
+    def pause_after(self, seconds: float) -> float:
+        """How long not to ask again what took `seconds`, because of all that an old snapshot keeps in the indexes."""
+        return min(DEAR_SHARE * seconds, DEAR_SECONDS) if self._is_dear else 0.0
 
     async def claim_once(self, pool: Pool) -> float:
         """Wait until the pool is woken; take and start what is due and fits. Returns 0: there is no pause."""
@@ -133,11 +137,11 @@ class Claims:
         """Look at what waits, for everything that no notification tells: times, pauses, lost connections."""
         began = time.monotonic()
         known = [seconds for seconds in self._reaches(began).values() if not math.isinf(seconds)]
-        is_whole = not (self._is_dear and known and began < self._next_whole_look)
+        is_whole = not known or began >= self._next_whole_look
         await self._look(list(self._wake), math.inf if is_whole else max(known), claim_due=True)
         if is_whole:
             now = time.monotonic()
-            self._next_whole_look = now + min(DEAR_SHARE * (now - began), DEAR_SECONDS)
+            self._next_whole_look = now + self.pause_after(now - began)
         return self._poll * random.uniform(0.9, 1.0)  # a fleet does not look in one moment
 
     async def _look(self, pools: Sequence[Pool], reach: float, *, claim_due: bool) -> None:
