@@ -20,6 +20,7 @@ from jobs.recovery import Recovery
 from jobs.store import ClaimedJob, JobStore
 from jobs.task import Pool
 from supervisor.attempts import Attempts
+from supervisor.herd import Herd
 from supervisor.reach import Reach
 
 MAX_BATCH = 333  # jobs a claim: with more of them, the first wait longer and nothing is gained
@@ -71,7 +72,12 @@ class Claims:
         self._idle: dict[Pool, bool] = dict.fromkeys(pools, False)
         self._short_of_slots = dict.fromkeys(pools, False)
         self._timers: dict[Pool, asyncio.TimerHandle] = {}
+        self._pool_of = {kind: pool for pool, kinds in self._kinds.items() for kind in kinds}
+        self._herd = Herd(random.Random())
+        self._heard: dict[Pool, set[str]] = {pool: set() for pool in pools}  # what the next claim comes for
+        self._looks_after = dict.fromkeys(pools, True)  # the next claim, also if it takes nothing
         self._reach = {pool: Reach() for pool in pools}
+        self._claiming: set[Pool] = set()
         self._rounds = dict.fromkeys(pools, 0)  # how many claims have begun
         self._is_dear = False  # to look at all of the queue
         self._next_whole_look = 0.0
@@ -81,7 +87,31 @@ class Claims:
         if (event := self._wake.get(pool)) is not None:
             if came_earlier:
                 self._reach[pool].came_earlier(time.monotonic())
+            self._looks_after[pool] = True
             event.set()
+
+    def hear(self, what: str, kind: str) -> bool:
+        """A notification: a job of this kind was committed, or `many`, or one that came `earlier` than others.
+
+        Returns whether this worker claims for it.
+        """
+        if (pool := self._pool_of.get(kind)) is None:
+            return False
+        if what == "many":
+            self.wake(pool)
+            return True
+        if what == "earlier":
+            self._reach[pool].came_earlier(time.monotonic())
+        # Whoever is on the way has to claim again anyway: it cannot know what was committed meanwhile.
+        comes = self._wake[pool].is_set() or pool in self._claiming or self._herd.comes(kind)
+        if comes:
+            self._heard[pool].add(kind)
+            self._wake[pool].set()
+        return comes
+
+    def workers_are(self, number: int) -> None:
+        """So many workers live, this one among them."""
+        self._herd.size = number
 
     def slot_freed(self, pool: Pool, gone: bool) -> None:
         """One more job of this pool may run: look at its queue, if it was longer than the slots or the job is back."""
@@ -90,6 +120,7 @@ class Claims:
 
     def wake_all(self) -> None:
         """Look at all of all queues now, also for probes of paused kinds."""
+        self._herd.begin_anew()
         for pool in self._wake:
             self._probe[pool] = True
             self.wake(pool, came_earlier=True)
@@ -110,7 +141,11 @@ class Claims:
         await event.wait()
         while event.is_set():  # without a pause: the next claim goes out before the handlers of the last take the loop
             event.clear()
-            await self._claim_what_fits(pool, event)
+            self._claiming.add(pool)
+            try:
+                await self._claim_what_fits(pool, event)
+            finally:
+                self._claiming.discard(pool)
         return 0
 
     async def _claim_what_fits(self, pool: Pool, event: asyncio.Event) -> None:
@@ -120,17 +155,18 @@ class Claims:
         self._short_of_slots[pool] = slots <= 0
         if not (self._may_claim() and self._ready[pool]() and slots > 0):
             return  # a freed slot wakes it, and the look does once a second
+        looks_after, self._looks_after[pool] = self._looks_after[pool], False
         try:
             taken, more = await self._claim(pool, slots)
             if more or taken == slots:
-                event.set()  # if only to find that no slot is free
+                self.wake(pool)  # if only to find that no slot is free
                 return
             await asyncio.sleep(0)  # what was taken runs first
-            if not event.is_set():
+            if (taken or looks_after) and not event.is_set():
                 reach = self._reach[pool].seconds(time.monotonic()) if self._is_dear else math.inf
                 await self._look([pool], reach, claim_due=taken > 0)  # what is due and was not taken, somebody holds
         except BaseException:
-            event.set()
+            self.wake(pool)
             raise
 
     async def look_once(self) -> float:
@@ -167,6 +203,7 @@ class Claims:
                 timer.cancel()
             if first <= 0:
                 if claim_due:
+                    self._herd.is_needed(found.kind for found in ours if found.due_in <= 0)
                     self.wake(pool)
             elif first < self._poll:
                 self._timers[pool] = asyncio.get_running_loop().call_later(first + TIMER_SECONDS, self.wake, pool)
@@ -178,6 +215,7 @@ class Claims:
         async with self._turn:
             kinds = self._kinds[pool]
             reach = self._reach[pool]
+            heard, self._heard[pool] = self._heard[pool], set()
             sent_at = time.monotonic()
             marks, seconds = reach.marks(sent_at), reach.seconds(sent_at) if self._is_dear else math.inf
             claim = await self._store.claim(self._worker_id, pool, kinds, slots, seconds, marks)
@@ -185,6 +223,9 @@ class Claims:
                 failpoint(Failpoint.CLAIMED)
             taken = len(claim.jobs)
             self._start(pool, claim.jobs, more_follow=taken == slots)
+            found = {job.kind for job in claim.jobs} if not claim.parked else heard
+            self._herd.is_needed(found)
+            self._herd.came_in_vain(heard - found)
             if taken == slots:
                 reach.filled(claim.jobs, sent_at)
             elif marks:  # there may be something before them

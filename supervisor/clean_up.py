@@ -29,6 +29,7 @@ class CleanUp:
         asked_at = time.monotonic()
         chores = await self._recovery.chores(tenure.worker_id)
         pause = max(CLEAN_UP_SECONDS, tenure.claims.pause_after(time.monotonic() - asked_at))
+        tenure.claims.workers_are(chores.workers)
         if chores.running > self._attempts.under_lease:
             await tenure.claims.release_unknown()
         if chores.blocked:

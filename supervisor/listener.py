@@ -25,7 +25,8 @@ CONTROL_CHANNEL = "background_control"
 class Listener:
     """Calls `on_jobs(payload)` for committed jobs, `on_control(what)` for operators' actions, `on_connect()` for both.
 
-    The payload is a pool, with " earlier" after it where a job came back to its place before others.
+    The payload of jobs is `new`, `many` or `earlier`, and their kind. An `earlier` one came back to its place in the
+    queue, before others that were claimed meanwhile.
     """
 
     def __init__(

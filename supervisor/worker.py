@@ -318,9 +318,8 @@ class Worker:
         self._worker.claims.wake_all()
 
     def _on_jobs(self, payload: str) -> None:
-        pool, _, place = payload.partition(" ")
-        with suppress(ValueError):  # a newer release may know more pools
-            self._worker.claims.wake(Pool(pool), came_earlier=place == "earlier")
+        what, _, kind = payload.partition(" ")
+        self._worker.claims.hear(what, kind)
 
     def _on_control(self, what: str) -> None:
         self._worker.claims.wake_all()

@@ -196,9 +196,9 @@ BEGIN
 END $$;
 
 -- Which clean-up there is to do, asked once a second by every worker; in a healthy fleet the answer is: none. `running` are
--- the jobs that run under this worker's name.
+-- the jobs that run under this worker's name, `workers` those whose lease holds.
 CREATE FUNCTION background_chores(of_worker uuid)
-RETURNS TABLE (lost boolean, blocked boolean, unknown boolean, old boolean, running bigint)
+RETURNS TABLE (lost boolean, blocked boolean, unknown boolean, old boolean, running bigint, workers bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
   SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -225,5 +225,6 @@ BEGIN
                                        WHERE w.lost_at IS NULL AND w.lease_until > clock_timestamp()
                                          AND queued_kind.kind = ANY (w.kinds))),
            EXISTS (SELECT FROM background_workers AS w WHERE w.lost_at < clock_timestamp() - interval '1 day'),
-           (SELECT count(*) FROM background_jobs AS job WHERE job.worker_id = of_worker AND job.status = 'running');
+           (SELECT count(*) FROM background_jobs AS job WHERE job.worker_id = of_worker AND job.status = 'running'),
+           (SELECT count(*) FROM background_workers AS w WHERE w.lost_at IS NULL AND w.lease_until > clock_timestamp());
 END $$;

@@ -1,30 +1,22 @@
 """A session that holds a snapshot keeps every finished job's entry in the queue's index: nobody waits behind those."""
 
-import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
-import pytest
 
-from jobs import App, Handler, JobContext, Pool
-from jobs.database import Database
 from jobs.outcome import Verdict
-from jobs.recovery import Recovery
 from jobs.store import ClaimedJob, JobStore, Mark
-from pools.loop import LoopPool
-from supervisor.attempts import Attempts
-from supervisor.claims import DEAR_ENTRIES, Claims
-from supervisor.outcomes import OutcomeWriter
+from supervisor.claims import DEAR_ENTRIES
 from supervisor.reach import LATE_SECONDS, MARK_SECONDS, Reach
-from tests.jobs.lab import NOTE, Connection, Note, Worker, add, hire, job, returned, until
+from tests.jobs.lab import Connection, Worker, add, hire, job, returned, until
 from tests.jobs.test_plans import plans_inside, walk
 from tests.worker.app import AGENT
 from tests.worker.conftest import Bench
+from tests.worker.desk import Desk
 
 FINISHED = DEAR_ENTRIES + 1_000
 LONG_AGO = "2020-02-03"
@@ -44,60 +36,6 @@ def churn(db: Connection, kind: str = "note", pool: str = "system", count: int =
     """So many jobs that came and went."""
     add(db, count, kind=kind, pool=pool, run_after=LONG_AGO)
     db.execute("UPDATE background_jobs SET status = 'succeeded'")
-
-
-@dataclass
-class Desk:
-    """The claims of one worker with everything that they use, but without what wakes them."""
-
-    claims: Claims
-    attempts: Attempts
-    store: JobStore
-    ran: list[int] = field(default_factory=list)
-
-    async def claim(self, *, came_earlier: bool = False) -> list[int]:
-        """What the next claims run, until there is no reason for another."""
-        before = len(self.ran)
-        self.claims.wake(Pool.SYSTEM, came_earlier=came_earlier)
-        await self.claims.claim_once(Pool.SYSTEM)
-        await until(lambda: self.attempts.count == 0)
-        return self.ran[before:]
-
-
-@pytest.fixture
-async def desk(database: Database, store: JobStore) -> AsyncIterator[Desk]:
-    async def note(payload: Note, context: JobContext) -> None:
-        found.ran.append(context.job_id)
-        if payload.text == "fail once" and context.attempt == 1:
-            raise RuntimeError(payload.text)
-
-    worker = await hire(store, tasks=[NOTE])
-    app = App([Handler(NOTE, note)])
-    outcomes = OutcomeWriter(store)
-    attempts = Attempts(
-        app,
-        store,
-        outcomes,
-        {Pool.SYSTEM: LoopPool()},
-        {Pool.SYSTEM: 10},
-        lambda pool, gone: found.claims.slot_freed(pool, gone),
-    )
-    claims = Claims(
-        worker.id,
-        app,
-        [Pool.SYSTEM],
-        store,
-        Recovery(database, store, unknown_kind_grace=timedelta(0)),
-        attempts,
-        trusted=lambda: True,
-        may_claim=lambda: True,
-        ready={Pool.SYSTEM: lambda: True},
-        poll=1.0,
-    )
-    found = Desk(claims, attempts, store)
-    writing = asyncio.create_task(outcomes.run())
-    yield found
-    writing.cancel()
 
 
 async def test_without_an_old_snapshot_every_claim_looks_at_the_whole_queue(db: Connection, desk: Desk) -> None:
@@ -122,8 +60,7 @@ async def test_under_an_old_snapshot_a_claim_looks_at_what_the_one_before_cannot
         (old,) = add(db, run_after=LONG_AGO)
         assert await desk.claim() == []
         await desk.claims.look_once()  # of the whole queue
-        assert await desk.claims.claim_once(Pool.SYSTEM) == 0  # it has woken the claims
-        await until(lambda: desk.ran[-1] == old)
+        assert await desk.take() == [old]
 
 
 async def test_a_job_that_is_said_to_come_earlier_is_found_at_once(db: Connection, url: str, desk: Desk) -> None:
@@ -144,8 +81,7 @@ async def test_under_an_old_snapshot_a_retry_still_starts_when_it_is_due(db: Con
         (retried,) = add(db, payload='{"text": "fail once"}')
         assert await desk.claim() == [retried]
         while len(desk.ran) < 2:  # what wakes these claims is the freed slot, then a timer
-            async with asyncio.timeout(10):
-                await desk.claims.claim_once(Pool.SYSTEM)
+            await desk.take()
         assert desk.ran == [retried, retried]
         await until(lambda: job(db, retried) == "succeeded")
 
@@ -198,7 +134,7 @@ async def test_what_is_given_back_is_said_to_come_earlier(db: Connection, url: s
     with psycopg.connect(url, autocommit=True) as listener:
         listener.execute("LISTEN background_jobs")
         await store.finish(running.fence, returned(Verdict.RELEASED))
-        assert [notice.payload for notice in listener.notifies(timeout=10, stop_after=1)] == ["system earlier"]
+        assert [notice.payload for notice in listener.notifies(timeout=10, stop_after=1)] == ["earlier note"]
 
 
 def test_a_worker_hears_that_a_job_came_earlier(bench: Bench) -> None:
