@@ -1,9 +1,10 @@
 """The claims: one task a pool takes due jobs, as many as it has free slots, and starts them.
 
-A pool is woken by a notification, a freed slot, the moment the next known job is due, or what a look at the queue has
-found; one look a second serves all pools, and an idle worker claims nothing. Where the queue's head is dear to look at
-(see `supervisor.reach`), that look alone does so. Claims of all pools take turns on one lock, so that "every claim of
-this worker that is known" has a meaning: a claim whose answer was lost is found by comparing under that lock.
+A pool is woken by a notification, though not by each where there are many workers (`supervisor.herd`), by a freed slot,
+the moment the next known job is due, or what a look at the queue has found; one look a second serves all pools, and an
+idle worker claims nothing. Where all of the queue is dear to look at (`supervisor.reach`), that look alone does so.
+Claims of all pools take turns on one lock, so that "every claim of this worker that is known" has a meaning: a claim
+whose answer was lost is found by comparing under that lock.
 """
 
 import asyncio
