@@ -1,8 +1,9 @@
 """A fleet on paper: what many workers ask of one PostgreSQL, and how late a job starts behind their questions. Pure.
 
 The server is a queue with `cores` clerks. Every worker asks its idle statements (polls, heartbeats and the rest) in a
-rhythm of its own. A committed job notifies every worker; each comes with a claim, one of them takes the job, the others
-find nothing. What a statement costs the server is measured, not assumed; `docs/bench.md` lists what is assumed.
+rhythm of its own. A committed job notifies every worker; whom `supervisor.herd` lets comes with a claim, one of these
+takes the job, the others find nothing; where none comes, the next worker that looks finds it. What a statement costs
+the server is measured, not assumed; `docs/bench.md` lists what is assumed.
 """
 
 import heapq
@@ -10,9 +11,13 @@ import random
 from dataclasses import dataclass
 
 from bench.figures import percentile
+from supervisor.herd import Herd
 
 SECONDS = 30.0  # of simulated time
 SEED = 1
+LOOK_SECONDS = 1.0  # every worker looks so often
+KIND = "noop"
+SETTLED = 10  # jobs for each worker, after which everyone knows how often it is needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,7 @@ class Costs:
 
     idle_statements: float  # a second and worker
     job_statements: float  # a job, by whoever runs it
-    wake_statements: float  # a job and worker
+    wake_statements: float  # a job, by whoever comes
     idle_seconds: float  # of one core of the server, a statement of an idle worker
     claim_seconds: float  # the same, a statement that a notification causes
 
@@ -30,6 +35,7 @@ class Costs:
 class Fleet:
     workers: int
     statements_per_second: float  # all of them together
+    come: float  # of them, for a job
     utilisation: float  # of the server's cores; from 1 on it cannot keep up
     pickup_p50_ms: float
     pickup_p99_ms: float
@@ -40,8 +46,10 @@ def simulate(workers: int, jobs_per_second: float, cores: int, costs: Costs) -> 
     chance = random.Random(SEED)
     asked = [(at, -1) for _ in range(workers) for at in _rhythm(chance, costs.idle_statements)]
     committed = _rhythm(chance, jobs_per_second)
+    coming = _who_come(chance, workers, len(committed))
     for job, at in enumerate(committed):
-        asked += [(at, job)] * max(1, round(costs.job_statements + workers * costs.wake_statements))
+        first = at if coming[job] else at + chance.expovariate(workers / LOOK_SECONDS)
+        asked += [(first, job)] * max(1, round(costs.job_statements + max(1, coming[job]) * costs.wake_statements))
     asked.sort()
     free_at = [0.0] * cores
     started: dict[int, float] = {}
@@ -55,7 +63,25 @@ def simulate(workers: int, jobs_per_second: float, cores: int, costs: Costs) -> 
             started.setdefault(job, served)
     late = [(started[job] - at) * 1000 for job, at in enumerate(committed) if job in started] or [0.0]
     busy = worked / (SECONDS * cores)
-    return Fleet(workers, len(asked) / SECONDS, busy, percentile(late, 0.5), percentile(late, 0.99))
+    come = sum(coming) / max(1, len(coming))
+    return Fleet(workers, len(asked) / SECONDS, come, busy, percentile(late, 0.5), percentile(late, 0.99))
+
+
+def _who_come(chance: random.Random, workers: int, jobs: int) -> list[int]:
+    """How many workers claim for each job, all of them idle, of which any may be the first."""
+    if not jobs:
+        return []
+    herd = [Herd(chance, workers) for _ in range(workers)]
+    come = []
+    for _ in range(SETTLED * workers + jobs):
+        comers = [one for one in herd if one.comes(KIND)]
+        first = chance.choice(comers or herd)
+        first.is_needed([KIND])
+        for other in comers:
+            if other is not first:
+                other.came_in_vain([KIND])
+        come.append(len(comers))
+    return come[-jobs:]
 
 
 def _rhythm(chance: random.Random, per_second: float) -> list[float]:

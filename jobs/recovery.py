@@ -32,7 +32,7 @@ MAX_WAITS_IN_BATCH = 3  # within the bound of a call, however short that is set
 class Chores(NamedTuple):
     """What there is to do: jobs of lost workers, blocked jobs, jobs of unknown kinds, rows of workers long lost.
 
-    `running` counts the jobs that run under the asking worker's name.
+    `running` counts the jobs that run under the asking worker's name, `workers` those whose lease holds.
     """
 
     lost: bool
@@ -40,6 +40,7 @@ class Chores(NamedTuple):
     unknown: bool
     old: bool
     running: int
+    workers: int
 
 
 class Recovery:

@@ -4,6 +4,7 @@ A lost lease is a value here, never an exception: the writes of a claim that is 
 the caller is told which. `DatabaseUnavailable` is the one exception that means "ask again".
 """
 
+import math
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -89,6 +90,14 @@ class Waiting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Look:
+    """The answer to a look. `walked` entries of the queue's index were passed for it, dead ones included."""
+
+    waiting: list[Waiting]
+    walked: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """An attempt's end was written. `status` is the job's new one, `news` what it did to its kind."""
 
@@ -144,11 +153,20 @@ class JobStore:
         await self._database.fetch("deregister", worker_id=worker_id)
 
     async def claim(
-        self, worker_id: UUID, pool: str, kinds: Sequence[str], slots: int, marks: Collection[Mark] = ()
+        self,
+        worker_id: UUID,
+        pool: str,
+        kinds: Sequence[str],
+        slots: int,
+        reach: float = math.inf,
+        marks: Collection[Mark] = (),
     ) -> Claim:
-        """Take up to `slots` due jobs of these kinds, best first; of a kind and priority with a mark, those past it."""
+        """Take up to `slots` due jobs of these kinds, best first; of a kind and priority with a mark, those past it.
+
+        Of the others, those that have been due for `reach` seconds at most.
+        """
         try:
-            wanted = {"worker_id": worker_id, "pool": pool, "kinds": list(kinds), "slots": slots}
+            wanted = {"worker_id": worker_id, "pool": pool, "kinds": list(kinds), "slots": slots, "reach": reach}
             if not marks:
                 rows = await self._database.claims.fetch("claim", **wanted)
             else:
@@ -174,9 +192,10 @@ class JobStore:
             return []
         return [_claimed(row) for row in rows]
 
-    async def look(self, kinds: Sequence[str]) -> list[Waiting]:
-        """What waits of these kinds, without taking any of it."""
-        return [Waiting._make(row) for row in await self._database.fetch("look", kinds=list(kinds))]
+    async def look(self, kinds: Sequence[str], reach: float = math.inf) -> Look:
+        """What waits of these kinds, and has been due for `reach` seconds at most, without taking any of it."""
+        *waiting, (*_, walked) = await self._database.fetch("look", kinds=list(kinds), reach=reach)
+        return Look([Waiting(kind, due_in, probe) for kind, due_in, probe, _ in waiting], walked)
 
     async def complete(self, successes: Mapping[Fence, str | None]) -> set[Fence]:
         """Write many successes (JSON results), all or nothing. Returns the fences that `finish` has to decide about.

@@ -1,61 +1,37 @@
 """The claims: one task a pool takes due jobs, as many as it has free slots, and starts them.
 
-A pool is woken by a notification, a freed slot, the moment the next known job is due, or what a look at the queue has
-found; one look a second serves all pools, and an idle worker claims nothing. Claims of all pools take turns on one
-lock, so that "every claim of this worker that is known" has a meaning: a claim whose answer was lost is found by
-comparing under that lock.
+A pool is woken by a notification, though not by each where there are many workers (`supervisor.herd`), by a freed slot,
+the moment the next known job is due, or what a look at the queue has found; one look a second serves all pools, and an
+idle worker claims nothing. Where all of the queue is dear to look at (`supervisor.reach`), that look alone does so.
+Claims of all pools take turns on one lock, so that "every claim of this worker that is known" has a meaning: a claim
+whose answer was lost is found by comparing under that lock.
 """
 
 import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from jobs.app import App
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import Verdict
 from jobs.recovery import Recovery
-from jobs.store import ClaimedJob, JobStore, Mark
+from jobs.store import ClaimedJob, JobStore
 from jobs.task import Pool
 from supervisor.attempts import Attempts
+from supervisor.herd import Herd
+from supervisor.reach import Reach
 
 MAX_BATCH = 333  # jobs a claim: with more of them, the first wait longer and nothing is gained
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
 BATCHES = 3  # in the slots at once: one is claimed while one runs and one is written
-MARK_SECONDS = 1.0  # the longest that a job which comes back to an earlier place is passed over
+DEAR_ENTRIES = 5_000  # of the index, walked over by a look: half a millisecond
+DEAR_SHARE = 20  # times what a dear question took, until the next: the database is kept busy for 5 % of the time
+DEAR_SECONDS = 10.0  # until the next at most
 TIMER_SECONDS = 0.001  # after the moment that the database named: a timer may fire a little early
 IDLE_HORIZON = 300.0  # the longest back-off: what is due later than that is somebody's plan, not work in progress
-
-
-class _Marks:
-    """How far one pool's claims have come while the queue is longer than they take.
-
-    What finished jobs leave in the index is walked over by every claim that starts at the queue's head, for as long as
-    anybody's old snapshot can see them. So claims that follow each other go on where the last one ended. A job that
-    comes to an earlier place meanwhile is found when the marks are dropped: after a second, and after a claim that was
-    not full.
-    """
-
-    def __init__(self) -> None:
-        self._marks: dict[tuple[str, int], Mark] = {}
-        self._since = 0.0
-
-    def current(self) -> Collection[Mark]:
-        if self._marks and time.monotonic() - self._since > MARK_SECONDS:
-            self.forget()
-        return self._marks.values()
-
-    def move(self, claimed: Sequence[ClaimedJob]) -> None:
-        if not self._marks:
-            self._since = time.monotonic()
-        last = {(job.kind, job.priority): job for job in claimed}  # they are in the queue's order
-        for place, job in last.items():
-            self._marks[place] = Mark(job.kind, job.priority, job.run_after, job.id)
-
-    def forget(self) -> None:
-        self._marks = {}
 
 
 class Claims:
@@ -97,12 +73,46 @@ class Claims:
         self._idle: dict[Pool, bool] = dict.fromkeys(pools, False)
         self._short_of_slots = dict.fromkeys(pools, False)
         self._timers: dict[Pool, asyncio.TimerHandle] = {}
-        self._marks: dict[Pool, _Marks] = {pool: _Marks() for pool in pools}
+        self._pool_of = {kind: pool for pool, kinds in self._kinds.items() for kind in kinds}
+        self._herd = Herd(random.Random())
+        self._heard: dict[Pool, set[str]] = {pool: set() for pool in pools}  # what the next claim comes for
+        self._looks_after = dict.fromkeys(pools, True)  # the next claim, also if it takes nothing
+        self._reach = {pool: Reach() for pool in pools}
+        self._claiming: set[Pool] = set()
+        self._rounds = dict.fromkeys(pools, 0)  # how many claims have begun
+        self._is_dear = False  # to look at all of the queue
+        self._next_whole_look = 0.0
 
-    def wake(self, pool: Pool) -> None:
-        """Look at the queue of this pool now."""
+    def wake(self, pool: Pool, *, came_earlier: bool = False) -> None:
+        """Look at the queue of this pool now; at all of it, where a job `came_earlier` than others in the queue."""
         if (event := self._wake.get(pool)) is not None:
+            if came_earlier:
+                self._reach[pool].came_earlier(time.monotonic())
+            self._looks_after[pool] = True
             event.set()
+
+    def hear(self, what: str, kind: str) -> bool:
+        """A notification: a job of this kind was committed, or `many`, or one that came `earlier` than others.
+
+        Returns whether this worker claims for it.
+        """
+        if (pool := self._pool_of.get(kind)) is None:
+            return False
+        if what == "many":
+            self.wake(pool)
+            return True
+        if what == "earlier":
+            self._reach[pool].came_earlier(time.monotonic())
+        # Whoever is on the way has to claim again anyway: it cannot know what was committed meanwhile.
+        comes = self._wake[pool].is_set() or pool in self._claiming or self._herd.comes(kind)
+        if comes:
+            self._heard[pool].add(kind)
+            self._wake[pool].set()
+        return comes
+
+    def workers_are(self, number: int) -> None:
+        """So many workers live, this one among them."""
+        self._herd.size = number
 
     def slot_freed(self, pool: Pool, gone: bool) -> None:
         """One more job of this pool may run: look at its queue, if it was longer than the slots or the job is back."""
@@ -110,10 +120,11 @@ class Claims:
             self.wake(pool)
 
     def wake_all(self) -> None:
-        """Look at all queues now, also for probes of paused kinds."""
-        for pool, event in self._wake.items():
+        """Look at all of all queues now, also for probes of paused kinds."""
+        self._herd.begin_anew()
+        for pool in self._wake:
             self._probe[pool] = True
-            event.set()
+            self.wake(pool, came_earlier=True)
 
     @property
     def idle(self) -> bool:
@@ -121,73 +132,108 @@ class Claims:
         at_rest = not self._turn.locked() and not any(event.is_set() for event in self._wake.values())
         return at_rest and all(self._idle.values())
 
+    def pause_after(self, seconds: float) -> float:
+        """How long not to ask again what took `seconds`, because of all that an old snapshot keeps in the indexes."""
+        return min(DEAR_SHARE * seconds, DEAR_SECONDS) if self._is_dear else 0.0
+
     async def claim_once(self, pool: Pool) -> float:
         """Wait until the pool is woken; take and start what is due and fits. Returns 0: there is no pause."""
         event = self._wake[pool]
         await event.wait()
         while event.is_set():  # without a pause: the next claim goes out before the handlers of the last take the loop
             event.clear()
-            await self._claim_what_fits(pool, event)
+            self._claiming.add(pool)
+            try:
+                await self._claim_what_fits(pool, event)
+            finally:
+                self._claiming.discard(pool)
         return 0
 
     async def _claim_what_fits(self, pool: Pool, event: asyncio.Event) -> None:
         self._idle[pool] = not self._kinds[pool]
+        self._rounds[pool] += 1
         slots = min(self._attempts.free_slots(pool), self._batch[pool])
         self._short_of_slots[pool] = slots <= 0
         if not (self._may_claim() and self._ready[pool]() and slots > 0):
             return  # a freed slot wakes it, and the look does once a second
+        looks_after, self._looks_after[pool] = self._looks_after[pool], False
         try:
             taken, more = await self._claim(pool, slots)
             if more or taken == slots:
-                event.set()  # if only to find that no slot is free
-            else:
-                await asyncio.sleep(0)  # what was taken runs first
-                await self._look([pool], claim_due=taken > 0)  # what is due and was not taken, somebody holds
+                self.wake(pool)  # if only to find that no slot is free
+                return
+            await asyncio.sleep(0)  # what was taken runs first
+            if (taken or looks_after) and not event.is_set():
+                reach = self._reach[pool].seconds(time.monotonic()) if self._is_dear else math.inf
+                await self._look([pool], reach, claim_due=taken > 0)  # what is due and was not taken, somebody holds
         except BaseException:
-            event.set()
+            self.wake(pool)
             raise
 
     async def look_once(self) -> float:
         """Look at what waits, for everything that no notification tells: times, pauses, lost connections."""
-        await self._look(list(self._wake), claim_due=True)
+        began = time.monotonic()
+        known = [seconds for seconds in self._reaches(began).values() if not math.isinf(seconds)]
+        is_whole = not known or began >= self._next_whole_look
+        await self._look(list(self._wake), math.inf if is_whole else max(known), claim_due=True)
+        if is_whole:
+            now = time.monotonic()
+            self._next_whole_look = now + self.pause_after(now - began)
         return self._poll * random.uniform(0.9, 1.0)  # a fleet does not look in one moment
 
-    async def _look(self, pools: Sequence[Pool], *, claim_due: bool) -> None:
+    async def _look(self, pools: Sequence[Pool], reach: float, *, claim_due: bool) -> None:
         kinds = [kind for pool in pools for kind in self._kinds[pool]]
         if not kinds or not self._may_claim():
             return
-        waiting = await self._store.look(kinds)
+        is_whole = math.isinf(reach)
+        rounds, reaches = self._rounds.copy(), self._reaches(time.monotonic())
+        look = await self._store.look(kinds, reach)
+        if is_whole:
+            self._is_dear = look.walked > DEAR_ENTRIES
         for pool in pools:
-            if self._wake[pool].is_set():
-                continue  # something has come since: the next claim looks again
-            ours = [found for found in waiting if found.kind in self._kinds[pool]]
+            ours = [found for found in look.waiting if found.kind in self._kinds[pool]]
             first = min((found.due_in for found in ours), default=math.inf)
-            self._idle[pool] = first > IDLE_HORIZON
             self._probe[pool] = self._probe[pool] or any(found.probe for found in ours)
+            if claim_due and -first > reaches[pool]:
+                self.wake(pool, came_earlier=True)
+            if self._wake[pool].is_set() or self._rounds[pool] != rounds[pool]:
+                continue  # something has come since: its claim looks again
+            if is_whole:
+                self._idle[pool] = first > IDLE_HORIZON
             if (timer := self._timers.pop(pool, None)) is not None:
                 timer.cancel()
             if first <= 0:
                 if claim_due:
+                    self._herd.is_needed(found.kind for found in ours if found.due_in <= 0)
                     self.wake(pool)
             elif first < self._poll:
                 self._timers[pool] = asyncio.get_running_loop().call_later(first + TIMER_SECONDS, self.wake, pool)
 
+    def _reaches(self, now: float) -> dict[Pool, float]:
+        return {pool: reach.seconds(now) for pool, reach in self._reach.items()}
+
     async def _claim(self, pool: Pool, slots: int) -> tuple[int, bool]:
         async with self._turn:
             kinds = self._kinds[pool]
-            marks = self._marks[pool]
-            used = marks.current()
-            claim = await self._store.claim(self._worker_id, pool, kinds, slots, used)
+            reach = self._reach[pool]
+            heard, self._heard[pool] = self._heard[pool], set()
+            sent_at = time.monotonic()
+            marks, seconds = reach.marks(sent_at), reach.seconds(sent_at) if self._is_dear else math.inf
+            claim = await self._store.claim(self._worker_id, pool, kinds, slots, seconds, marks)
             if claim.jobs:
                 failpoint(Failpoint.CLAIMED)
             taken = len(claim.jobs)
             self._start(pool, claim.jobs, more_follow=taken == slots)
+            found = {job.kind for job in claim.jobs} if not claim.parked else heard
+            self._herd.is_needed(found)
+            self._herd.came_in_vain(heard - found)
             if taken == slots:
-                marks.move(claim.jobs)
-            else:
-                marks.forget()
-                if used:  # there may be something before them
-                    return taken, True
+                reach.filled(claim.jobs, sent_at)
+            elif marks:  # there may be something before them
+                reach.passed()
+                return taken, True
+            elif not claim.parked:
+                reach.emptied(sent_at)
             if self._probe[pool] and taken < slots:
                 probes = await self._store.claim_probe(self._worker_id, pool, kinds)
                 if probes:

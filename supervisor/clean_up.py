@@ -7,7 +7,7 @@ from jobs.recovery import Recovery
 from supervisor.attempts import Attempts
 from supervisor.tenure import Tenure
 
-CLEAN_UP_SECONDS = 1.0  # a lost worker's jobs move on within a second after its lease
+CLEAN_UP_SECONDS = 1.0  # a lost worker's jobs move on within a second after its lease, while asking for them is cheap
 
 
 class CleanUp:
@@ -26,7 +26,10 @@ class CleanUp:
     async def run_once(self) -> float:
         """One pass. Returns the seconds until the next; raises `DatabaseUnavailable`."""
         tenure = self._tenure()
+        asked_at = time.monotonic()
         chores = await self._recovery.chores(tenure.worker_id)
+        pause = max(CLEAN_UP_SECONDS, tenure.claims.pause_after(time.monotonic() - asked_at))
+        tenure.claims.workers_are(chores.workers)
         if chores.running > self._attempts.under_lease:
             await tenure.claims.release_unknown()
         if chores.blocked:
@@ -37,4 +40,4 @@ class CleanUp:
             await self._recovery.rescue()
         if chores.old:
             await self._recovery.forget_workers()
-        return CLEAN_UP_SECONDS
+        return pause

@@ -23,7 +23,11 @@ CONTROL_CHANNEL = "background_control"
 
 
 class Listener:
-    """Calls `on_jobs(pool)` for committed jobs, `on_control(what)` for operators' actions, `on_connect()` for both."""
+    """Calls `on_jobs(payload)` for committed jobs, `on_control(what)` for operators' actions, `on_connect()` for both.
+
+    The payload of jobs is `new`, `many` or `earlier`, and their kind. An `earlier` one came back to its place in the
+    queue, before others that were claimed meanwhile.
+    """
 
     def __init__(
         self,

@@ -317,9 +317,9 @@ class Worker:
     def _on_connect(self) -> None:
         self._worker.claims.wake_all()
 
-    def _on_jobs(self, pool: str) -> None:
-        with suppress(ValueError):  # a newer release may know more pools
-            self._worker.claims.wake(Pool(pool))
+    def _on_jobs(self, payload: str) -> None:
+        what, _, kind = payload.partition(" ")
+        self._worker.claims.hear(what, kind)
 
     def _on_control(self, what: str) -> None:
         self._worker.claims.wake_all()

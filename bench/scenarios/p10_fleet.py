@@ -86,6 +86,7 @@ def _on_paper(session: Session, costs: Costs) -> None:
         session.tell(Row("P10", "statements/s, a worker", Figure(label, [last.statements_per_second / last.workers])))
         session.tell(Row("P10", "share of all cores that PostgreSQL needs", Figure(label, [last.utilisation])))
         if jobs_per_second:
+            session.tell(Row("P10", "workers that claim for a job", Figure(label, [last.come])))
             session.tell(Row("P10", "pickup p99, ms", Figure(label, [last.pickup_p99_ms])))
     lines(session.picture("paper"), f"P10: a fleet on paper, {cores} cores", "workers", "share of all cores", busy)
 

@@ -158,11 +158,13 @@ CREATE TABLE background_notices (
     email    jsonb NOT NULL DEFAULT '{}'
 );
 
--- A committed job wakes its pool, however it was written. The payload names the pool only, so that PostgreSQL folds a
--- thousand inserts of one transaction into one notification; to sort them out here would cost a single insert more.
+-- A committed job wakes who knows its kind, however it was written. The payload names the kind only, and whether there
+-- is work for every worker, so that PostgreSQL folds a thousand inserts of one transaction into one notification; to sort
+-- them out here would cost a single insert more.
 CREATE FUNCTION background_notify_inserted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_notify('background_jobs', pool) FROM inserted
+    PERFORM pg_notify('background_jobs',
+                      CASE WHEN (SELECT count(*) FROM inserted) > 20 THEN 'many ' ELSE 'new ' END || kind) FROM inserted
       WHERE status = 'queued' AND run_after <= clock_timestamp();
     RETURN NULL;
 END $$;
@@ -189,16 +191,16 @@ END $$;
 -- so the row cannot end between that look and that mark.
 CREATE FUNCTION background_unblock_next() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    woken text;
+    woken text; -- a kind
 BEGIN
     UPDATE background_jobs SET blocked = false
      WHERE id = (SELECT id FROM background_jobs AS next
                   WHERE concurrency_key = OLD.concurrency_key AND status = 'queued' AND blocked
                     AND NOT EXISTS (SELECT 1 FROM background_kinds AS k WHERE k.kind = next.kind AND k.paused_at IS NOT NULL)
                   ORDER BY priority, run_after, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-    RETURNING pool INTO woken;
+    RETURNING kind INTO woken;
     IF woken IS NOT NULL THEN
-        PERFORM pg_notify('background_jobs', woken);
+        PERFORM pg_notify('background_jobs', 'earlier ' || woken); -- than jobs that were claimed meanwhile
     END IF;
     RETURN NULL;
 END $$;

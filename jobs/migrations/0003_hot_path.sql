@@ -11,13 +11,15 @@
 -- background_jobs lets the next one go when the running one ends. `again` counts what makes another claim worth while:
 -- the parked, and those whose key somebody else took or was deciding about since this statement began.
 --
--- The marks are how far this worker has claimed, by kind and priority. Nothing up to them is looked at, so the entries
--- of finished jobs, which an old snapshot of anybody keeps in the index, are not walked over by every claim.
+-- The marks are how far this worker has claimed, by kind and priority. Nothing up to them is looked at, nor what has been
+-- due for longer than the reach, so the entries of finished jobs, which an old snapshot of anybody keeps in the index,
+-- are not walked over by every claim.
 CREATE FUNCTION background_claim(
     worker           uuid,
     of_pool          text,
     of_kinds         text[],
     slots            integer,
+    reach            double precision DEFAULT 'infinity', -- seconds
     mark_kinds       text[] DEFAULT '{}',
     mark_priorities  smallint[] DEFAULT '{}',
     mark_run_afters  double precision[] DEFAULT '{}', -- seconds since 1970, which also say infinity
@@ -33,6 +35,7 @@ DECLARE
     places      tid[];     -- of the candidates, which are locked: nobody moves them
     generations integer[]; -- of their kinds
     has_keys    boolean;
+    earliest    timestamptz := to_timestamp(date_part('epoch', statement_timestamp()) - reach);
 BEGIN
     SELECT array_agg(candidate.place), array_agg(candidate.generation), bool_or(candidate.has_key)
       INTO places, generations, has_keys
@@ -50,7 +53,7 @@ BEGIN
                     WHERE job.kind = known.kind AND job.priority = level.priority AND job.status = 'queued'
                       AND NOT job.blocked AND job.run_after <= statement_timestamp()
                       AND (job.run_after, job.id)
-                          > (coalesce(to_timestamp(mark.run_after), '-infinity'), coalesce(mark.id, -9223372036854775808))
+                          > (coalesce(to_timestamp(mark.run_after), earliest), coalesce(mark.id, -9223372036854775808))
                     ORDER BY job.run_after, job.id
                     LIMIT slots
                       FOR UPDATE SKIP LOCKED
@@ -161,32 +164,41 @@ END $$;
 
 -- What waits in the queue, asked once a second by every worker: for each of these kinds of which anything waits, the
 -- seconds until its first job is due (below zero: it is due), and whether its probe may go. Kinds that are paused, and
--- jobs that are blocked, wait for something else.
-CREATE FUNCTION background_look(of_kinds text[])
-RETURNS TABLE (kind text, due_in double precision, probe boolean) LANGUAGE plpgsql SET search_path FROM CURRENT
+-- jobs that are blocked, wait for something else. What has been due for longer than the reach is not looked at.
+--
+-- The last row has no kind, and tells how many entries of the index were walked over for that, as PostgreSQL counts them:
+-- a few for each kind, or all that an old snapshot of anybody keeps there.
+CREATE FUNCTION background_look(of_kinds text[], reach double precision DEFAULT 'infinity')
+RETURNS TABLE (kind text, due_in double precision, probe boolean, walked bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT
   SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
+DECLARE
+    earliest timestamptz := to_timestamp(date_part('epoch', statement_timestamp()) - reach);
+    before   bigint := pg_stat_get_xact_tuples_returned('background_jobs_claim'::regclass);
 BEGIN
     RETURN QUERY
     SELECT known.kind, min(date_part('epoch', first.run_after)) - date_part('epoch', clock_timestamp()),
-           coalesce(bool_or(k.probe), false)
+           coalesce(bool_or(k.probe), false), 0::bigint
       FROM unnest(of_kinds) AS known (kind)
       LEFT JOIN background_kinds AS k ON k.kind = known.kind
      CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS level (priority)
      CROSS JOIN LATERAL (
            SELECT job.run_after FROM background_jobs AS job
             WHERE job.kind = known.kind AND job.priority = level.priority AND job.status = 'queued'
-              AND NOT job.blocked AND job.run_after < 'infinity'
+              AND NOT job.blocked AND job.run_after >= earliest AND job.run_after < 'infinity'
             ORDER BY job.run_after, job.id LIMIT 1
            ) AS first
      WHERE k.paused_at IS NULL OR (k.probe AND k.probe_job_id IS NULL)
      GROUP BY known.kind;
+    RETURN QUERY SELECT NULL::text, NULL::double precision, NULL::boolean,
+                        pg_stat_get_xact_tuples_returned('background_jobs_claim'::regclass) - before;
 END $$;
 
 -- Which clean-up there is to do, asked once a second by every worker; in a healthy fleet the answer is: none. `running` are
--- the jobs that run under this worker's name.
+-- the jobs that run under this worker's name, `workers` those whose lease holds.
 CREATE FUNCTION background_chores(of_worker uuid)
-RETURNS TABLE (lost boolean, blocked boolean, unknown boolean, old boolean, running bigint)
+RETURNS TABLE (lost boolean, blocked boolean, unknown boolean, old boolean, running bigint, workers bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
   SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
@@ -213,5 +225,6 @@ BEGIN
                                        WHERE w.lost_at IS NULL AND w.lease_until > clock_timestamp()
                                          AND queued_kind.kind = ANY (w.kinds))),
            EXISTS (SELECT FROM background_workers AS w WHERE w.lost_at < clock_timestamp() - interval '1 day'),
-           (SELECT count(*) FROM background_jobs AS job WHERE job.worker_id = of_worker AND job.status = 'running');
+           (SELECT count(*) FROM background_jobs AS job WHERE job.worker_id = of_worker AND job.status = 'running'),
+           (SELECT count(*) FROM background_workers AS w WHERE w.lost_at IS NULL AND w.lease_until > clock_timestamp());
 END $$;

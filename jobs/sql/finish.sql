@@ -41,5 +41,5 @@ WITH running AS MATERIALIZED (
 SELECT decided.next_status, decided.kind, decided.pool, decided.attempt, decided.generation, decided.worker_id,
        decided.started_at, decided.max_attempts,
        CASE WHEN decided.next_status = 'queued' AND %(delay)s::interval <= interval '0'
-            THEN pg_notify('background_jobs', decided.pool) END
+            THEN pg_notify('background_jobs', 'earlier ' || decided.kind) END
   FROM decided JOIN ended USING (id)

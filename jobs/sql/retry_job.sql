@@ -12,7 +12,7 @@ WITH found AS MATERIALIZED (
            cancel_requested_at = NULL
       FROM found
      WHERE job.id = found.id AND found.status IN ('dead', 'cancelled') AND found.queued_copy IS NULL
-    RETURNING job.id, pg_notify('background_jobs', job.pool) AS woken
+    RETURNING job.id, pg_notify('background_jobs', 'new ' || job.kind) AS woken
 )
 SELECT found.status, restarted.id IS NOT NULL,
        CASE WHEN found.status IN ('dead', 'cancelled') THEN found.queued_copy END

@@ -24,8 +24,8 @@ WITH RECURSIVE key AS (
             WHERE NOT EXISTS (SELECT 1 FROM background_jobs AS busy
                                WHERE busy.status = 'running' AND busy.concurrency_key = key.concurrency_key))
        AND status = 'queued'
-    RETURNING pool
+    RETURNING kind
 ), woken AS (
-    SELECT count(pg_notify('background_jobs', pool)) FROM (SELECT DISTINCT pool FROM freed) AS pools
+    SELECT count(pg_notify('background_jobs', 'earlier ' || kind)) FROM (SELECT DISTINCT kind FROM freed) AS kinds
 )
 SELECT (SELECT max(concurrency_key) FROM key), (SELECT count(*) FROM freed), (SELECT * FROM woken)

@@ -11,7 +11,7 @@ import psycopg
 
 from jobs import App, Handler, Payload, Pool, Task
 from jobs.outcome import AttemptReport, Cancelled, Died, Failed, JobError, Returned, Snoozed, Succeeded, Verdict
-from jobs.store import ClaimedJob, Fence, JobStore, Lost
+from jobs.store import ClaimedJob, Fence, JobStore, Lost, Waiting
 
 Connection = psycopg.Connection[Any]
 
@@ -48,6 +48,9 @@ class Worker:
     async def claim_one(self) -> ClaimedJob:
         (job,) = await self.claim(slots=1)
         return job
+
+    async def look(self, kinds: list[str]) -> list[Waiting]:
+        return (await self.store.look(kinds)).waiting
 
     async def claim_all(self, slots: int = 10) -> list[ClaimedJob]:
         """Claim until nothing is due and nothing was parked."""

@@ -92,11 +92,11 @@ async def test_a_claim_takes_only_what_is_due_and_of_its_kinds(db: Connection, w
 
 
 async def test_a_look_tells_of_each_kind_when_its_first_job_is_due(db: Connection, worker: Worker) -> None:
-    assert await worker.store.look(["note", "letter"]) == []
+    assert await worker.look(["note", "letter"]) == []
     add(db, kind="letter")
     add(db, run_after="infinity")
     add(db, run_after="2031-01-01", blocked=True)
-    ((kind, due_in, probe),) = await worker.store.look(["note", "letter"])
+    ((kind, due_in, probe),) = await worker.look(["note", "letter"])
     assert (kind, probe) == ("letter", False)
     assert -10 < due_in <= 0
     for minutes in (30, 10, 20):
@@ -105,7 +105,7 @@ async def test_a_look_tells_of_each_kind_when_its_first_job_is_due(db: Connectio
             " VALUES ('note', 'system', %s, clock_timestamp() + make_interval(mins => %s))",
             [minutes // 10 - 1, minutes],
         )
-    ((kind, due_in, _),) = await worker.store.look(["note", "parcel"])
+    ((kind, due_in, _),) = await worker.look(["note", "parcel"])
     assert kind == "note"
     assert 590 < due_in <= 600
 
@@ -113,12 +113,12 @@ async def test_a_look_tells_of_each_kind_when_its_first_job_is_due(db: Connectio
 async def test_a_look_passes_over_a_paused_kind_unless_its_probe_may_go(db: Connection, worker: Worker) -> None:
     add(db)
     pause(db, "note", actor="ann")
-    assert await worker.store.look(["note"]) == []
+    assert await worker.look(["note"]) == []
     resume(db, "note", actor="ann", probe=True)
-    ((kind, _, probe),) = await worker.store.look(["note"])
+    ((kind, _, probe),) = await worker.look(["note"])
     assert (kind, probe) == ("note", True)
     assert len(await worker.store.claim_probe(worker.id, "system", ["note"])) == 1
-    assert await worker.store.look(["note"]) == []
+    assert await worker.look(["note"]) == []
 
 
 async def test_the_claim_charges_the_attempt_and_counts_itself(db: Connection, worker: Worker) -> None:

@@ -187,7 +187,7 @@ def test_pause_resume_and_retry_wake_the_workers(db: Connection, url: str) -> No
         resume(db, "note", actor="ana")
         retry(db, dead, actor="ana")
         told = [(notice.channel, notice.payload) for notice in listener.notifies(timeout=10, stop_after=3)]
-    assert told == [("background_control", "kinds")] * 2 + [("background_jobs", "ingest")]
+    assert told == [("background_control", "kinds")] * 2 + [("background_jobs", "new note")]
 
 
 def test_a_retry_beside_a_running_copy_depends_on_who_counts_running_ones(db: Connection) -> None:

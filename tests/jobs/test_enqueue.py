@@ -69,7 +69,7 @@ async def test_a_job_wakes_its_pool_after_the_commit_and_not_before(held: Held, 
         assert first.payload == "something else"
         await settle(held.commit())
         woken = [notice.payload for notice in listener.notifies(timeout=10, stop_after=2)]
-        assert woken == ["ingest", "system"]  # one a pool, however many rows
+        assert woken == ["new parcel", "new note"]  # one a kind, however many rows
 
 
 async def test_a_rolled_back_job_wakes_nobody(held: Held, db: Connection, url: str) -> None:
@@ -611,7 +611,7 @@ def test_a_row_inserted_by_hand_is_a_valid_job_and_wakes_its_pool(url: str, db: 
             or ()
         )
         (notice,) = listener.notifies(timeout=10, stop_after=1)
-        assert notice.payload == "ingest"  # what is due later wakes nobody now
+        assert notice.payload == "new note"  # what is due later wakes nobody now
     assert job(db, later) == "queued"
     assert job(db, job_id, "status, attempt, claim, max_attempts, priority, timeout, blocked") == (
         "queued",
@@ -632,5 +632,5 @@ async def test_a_row_inserted_by_hand_with_absurd_values_does_not_stop_the_claim
     (never,) = add(db, run_after="infinity")
     (plain,) = add(db)
     assert {job.id for job in await worker.claim()} == {odd, plain}
-    assert await store.look(["note"]) == []
+    assert (await store.look(["note"])).waiting == []
     assert job(db, never) == "queued"

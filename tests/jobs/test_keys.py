@@ -323,7 +323,7 @@ async def test_every_end_of_a_running_job_lets_the_next_of_its_key_go(
     with psycopg.connect(url, autocommit=True) as listener:
         listener.execute("LISTEN background_jobs")
         await PATHS[path](db, worker, running, recovery)
-        assert [notice.payload for notice in listener.notifies(timeout=10, stop_after=1)] == ["system"]
+        assert [notice.payload for notice in listener.notifies(timeout=10, stop_after=1)] == ["earlier note"]
     assert (job(db, first, "blocked"), job(db, second, "blocked")) == (False, True)
     db.execute("UPDATE background_jobs SET run_after = now() + interval '1 hour' WHERE id = %s", [running.id])
     assert [job.id for job in await worker.claim()] == [first]

@@ -1,5 +1,5 @@
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,11 @@ import psycopg
 import pytest
 
 from jobs import Task
+from jobs.database import Database
+from jobs.store import JobStore
 from supervisor.testing import Kit, WorkerProcess, wait_for
 from tests.worker.app import Work
+from tests.worker.desk import Desk, open_desk
 
 APP = "tests.worker.app:app"
 STARTED_SECONDS = 0.2  # a claim is committed before its worker knows: that long after, the job has been started
@@ -70,3 +73,9 @@ class Bench:
 def bench(url: str, tmp_path: Path) -> Iterator[Bench]:
     with ExitStack() as stack:
         yield Bench(url, tmp_path, stack)
+
+
+@pytest.fixture
+async def desk(database: Database, store: JobStore) -> AsyncIterator[Desk]:
+    async with open_desk(database, store) as opened:
+        yield opened
