@@ -3,7 +3,7 @@
 A notification reaches every worker, and one of them takes the job. With a handful of workers each comes at once, and so
 does whoever was needed lately; of hundreds of them, nearly all would come in vain. So a worker that came in vain for
 `ALL_COME` jobs of one kind in a row comes only to some of the next ones: to `ALL_COME` of as many as it was not needed
-for, or as there are workers, if that is fewer. Of hundreds of idle workers twenty to thirty still come: that none does
+for, or as there are workers, if that is fewer. Of hundreds of idle workers some fifty still come: that none does
 is next to impossible. While most of them are busy it may happen: then a look finds the job, which each idle worker has
 once a second at a moment of its own, and whoever finds it knows that it is needed again.
 """
@@ -11,7 +11,7 @@ once a second at a moment of its own, and whoever finds it knows that it is need
 import random
 from collections.abc import Iterable
 
-ALL_COME = 8  # so many that a worker with a few others is never spared
+ALL_COME = 16  # so many that a worker with a dozen others is never spared
 
 
 class Herd:
