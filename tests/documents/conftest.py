@@ -1,6 +1,8 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
@@ -9,10 +11,13 @@ import pytest
 
 from jobs.documents.ingest import Submission, submit
 from jobs.documents.originals import Originals
+from jobs.documents.pipeline.chunk import Chunk, chunk
+from jobs.documents.pipeline.parse import ParsedDocument, parse
 from jobs.documents.reports import DocumentRow, show_documents
 from supervisor.testing.processes import WorkerProcess, running_worker
 from supervisor.testing.waiting import wait_for
 
+DOCUMENT = UUID(int=7)
 Connection = psycopg.Connection[tuple[Any, ...]]
 APP = "jobs.documents.app:app"
 
@@ -68,6 +73,19 @@ class Library:
         row = self.db.execute(f"SELECT {columns} FROM background_jobs WHERE id = %s", [job_id]).fetchone()
         assert row is not None
         return row
+
+
+def parsed(filename: str, content: bytes) -> ParsedDocument:
+    """A document whose pages and assets have been read, and so can be read again."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "original")
+        path.write_bytes(content)
+        given = parse(filename, path)
+        return replace(given, pages=list(given.pages), assets=list(given.assets))
+
+
+def chunks_of(filename: str, content: bytes, document_id: UUID = DOCUMENT) -> list[Chunk]:
+    return list(chunk(document_id, parsed(filename, content).pages))
 
 
 @pytest.fixture

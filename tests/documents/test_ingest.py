@@ -9,12 +9,10 @@ import psycopg
 import pytest
 
 from jobs.documents.ingest import Submission
-from jobs.documents.pipeline.chunk import chunk
-from jobs.documents.pipeline.parse import parse
 from scripts import samples
 from supervisor.testing.processes import WorkerProcess
 from supervisor.testing.waiting import wait_for
-from tests.documents.conftest import Library
+from tests.documents.conftest import Library, chunks_of
 from tests.documents.test_parse import encrypted_pdf
 
 SECTIONS = [("Engines", ["The analytical engine weaves algebraic patterns."]), ("Looms", ["The loom weaves flowers."])]
@@ -40,7 +38,7 @@ def child_of(worker: WorkerProcess, given: Submission) -> psutil.Process | None:
 
 
 def expected_chunks(filename: str, content: bytes) -> list[tuple[object, ...]]:
-    return [(each.position, each.page, each.heading, each.text) for each in chunk(parse(filename, content).pages)]
+    return [(each.position, each.page, each.heading, each.text) for each in chunks_of(filename, content)]
 
 
 def test_documents_of_many_formats_become_ready_with_their_chunks(library: Library) -> None:

@@ -6,9 +6,9 @@ from io import BytesIO
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.documents.pipeline.parse import parse
 from jobs.documents.pipeline.references import restore, spell_out_word, spell_out_xml
 from scripts import samples
+from tests.documents.conftest import parsed
 
 
 def test_references_are_spelt_out_and_come_back() -> None:
@@ -19,7 +19,7 @@ def test_references_are_spelt_out_and_come_back() -> None:
 
 
 def test_xml_keeps_its_references() -> None:
-    (page,) = parse("a.xml", b"<?xml version='1.0'?><a><b>R&amp;D &#233;</b></a>").pages
+    (page,) = parsed("a.xml", b"<?xml version='1.0'?><a><b>R&amp;D &#233;</b></a>").pages
     assert "R&D é" in page.text
 
 

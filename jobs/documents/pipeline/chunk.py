@@ -6,12 +6,15 @@ what a reader sees as one character. Within a section, a chunk repeats the last 
 sentence across the cut can be found whole.
 """
 
+import hashlib
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
+from uuid import UUID, uuid5
 
 from jobs.documents.pipeline.headings import Heading, Page
 
@@ -37,12 +40,23 @@ _REGIONAL = range(0x1F1E6, 0x1F200)
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`heading` is the path to the section, such as `Results > Table 2`."""
+    """A piece of a document, under an id that is the same whenever the same document has the same text there.
 
+    `position` counts from 0 without gaps, `page` from 1. `heading` is the path to the section, such as `Results >
+    Table 2`.
+    """
+
+    id: UUID
     position: int
     page: int | None
     heading: str | None
     text: str
+
+
+class Chunker(Protocol):
+    """Cuts the pages of a document, which it may read only once, into its chunks, in order."""
+
+    def __call__(self, document_id: UUID, pages: Iterable[Page]) -> Iterator[Chunk]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +66,24 @@ class _Section:
     is_bare: bool  # nothing stands between its heading and the next one
 
 
-def chunk(pages: Iterable[Page], *, size: int = CHUNK_CHARS, overlap: int = OVERLAP_CHARS) -> Iterator[Chunk]:
+def chunk(
+    document_id: UUID, pages: Iterable[Page], *, size: int = CHUNK_CHARS, overlap: int = OVERLAP_CHARS
+) -> Iterator[Chunk]:
     """Cut `pages` into chunks of at most `size` characters, which share at most `overlap` with the one before.
 
     Raises `ValueError` for a size below 16 or an overlap outside 0 to a quarter of the size.
     """
     if size < 16 or not 0 <= overlap <= size // 4:
         raise ValueError(f"size={size}, overlap={overlap}: at least 16, and 0 to a quarter of the size")
-    return _chunks(pages, size, overlap)
+    return _chunks(document_id, pages, size, overlap)
 
 
-def _chunks(pages: Iterable[Page], size: int, overlap: int) -> Iterator[Chunk]:
+def chunk_id(document_id: UUID, position: int, text: str) -> UUID:
+    """The same for the same text at the same position of the same document, however often it is cut."""
+    return uuid5(document_id, f"{position}:{hashlib.sha256(text.encode()).hexdigest()}")
+
+
+def _chunks(document_id: UUID, pages: Iterable[Page], size: int, overlap: int) -> Iterator[Chunk]:
     position = 0
     open_headings: list[Heading] = []  # a section goes on over the page's end
     for page in pages:
@@ -73,7 +94,8 @@ def _chunks(pages: Iterable[Page], size: int, overlap: int) -> Iterator[Chunk]:
         for start, end in _pieces(page.text, cuts, size, overlap):
             if text := page.text[start:end].strip():
                 path = sections[bisect_left(starts, end) - 1].path
-                yield Chunk(position, page.number, " > ".join(path)[:MAX_HEADING_CHARS] or None, text)
+                heading = " > ".join(path)[:MAX_HEADING_CHARS] or None
+                yield Chunk(chunk_id(document_id, position, text), position, page.number, heading, text)
                 position += 1
 
 

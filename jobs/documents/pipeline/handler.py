@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -52,10 +53,10 @@ def ingest(payload: IngestDocument, job: JobContext) -> None:
     with _connected() as db:
         document = _find(db, payload.document_id, job.job_id)
     job.progress(0.05, "fetching")
-    content = Originals().load(document.original)
+    path = Path("original").absolute()  # the job's own folder
+    path.write_bytes(Originals().load(document.original))
     job.progress(0.1, "parsing")
-    parsed = parse(document.filename, content)
-    del content
+    parsed = parse(document.filename, path)
     job.progress(0.7, "writing")
     with _connected() as db, db.transaction():
         _write(db, document, parsed, job)
@@ -84,7 +85,7 @@ def _write(db: Connection, document: Document, parsed: ParsedDocument, job: JobC
         [IDLE_IN_TRANSACTION, LOCK_TIMEOUT],
     )
     db.execute(statement("clear_chunks"), {"document_id": document.id})
-    chunks = _copy(db, document.id, chunk(parsed.pages))
+    chunks = _copy(db, document.id, chunk(document.id, parsed.pages))
     job.complete_in(db, Ingested(document_id=document.id, pages=parsed.page_count, chunks=chunks))
     described: Row | None = db.execute(
         statement("describe_document"),

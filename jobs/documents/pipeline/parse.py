@@ -6,15 +6,16 @@ kreuzberg 4.10 is known to fail becomes `UnreadableDocument` with a sentence for
 
 import os
 import re
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import kreuzberg
 
-from jobs.documents.errors import UnreadableDocument
+from jobs.documents import types
+from jobs.documents.detect import detect, utf16_without_mark
+from jobs.documents.errors import DAMAGED, NO_TEXT, NOT_TEXT, PASSWORD, TOO_MUCH, UNSUPPORTED, UnreadableDocument
 from jobs.documents.pipeline.headings import Page, markdown_headings, place_headings
 from jobs.documents.pipeline.references import restore, spell_out_word, spell_out_xml
 
@@ -24,9 +25,7 @@ for _pool in ("TOKIO_WORKER_THREADS", "RAYON_NUM_THREADS"):
 MAX_TITLE_CHARS = 500
 BIG_SHEET_BYTES = 2_000_000  # packed; from here on the names of sheets are not worth half as much memory again
 
-PDF = "application/pdf"
-WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml."
-XML = frozenset({"application/xml", "text/xml"})
+WORD = types.ZIP_FAMILIES[types.WORD]
 SHEETS = (
     "application/vnd.openxmlformats-officedocument.spreadsheetml.",
     "application/vnd.ms-excel",
@@ -34,23 +33,8 @@ SHEETS = (
 )
 # Read as they are: lines of them say more than a table that was made from them, and cost nothing.
 AS_IS = frozenset({"text/plain", "text/csv", "text/tab-separated-values"})
-ARCHIVES = frozenset({"application/zip", "application/gzip", "application/x-tar", "application/x-7z-compressed"})
-# The content says no more than this of many formats; then the name knows better.
-COARSE = frozenset({None, "text/plain", "text/xml", "application/xml", "application/json", "application/zip"})
-
-EMPTY = "The file is empty."
-PASSWORD = "The document is protected by a password."  # noqa: S105
-UNSUPPORTED = "This type of file is not supported."
-NOT_TEXT = "The file is not readable as text."
-DAMAGED = "The document is damaged, or not of the type that its name says."
-TOO_MUCH = "The document unpacks to far more data than a document holds."
-NO_TEXT = "No text was found in the document. Scanned pages and pictures are not read."
-
-_OLE = b"\xd0\xcf\x11\xe0"
-_OLE_ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _NO_MEMORY = ("out of memory", "cannot allocate", "memerror")
 _NO_THREAD = ("failed to spawn", "temporarily unavailable")
-_SUFFIX = re.compile(r"\.[A-Za-z0-9_+-]{1,20}")
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]{1,40})", re.IGNORECASE)
 
 # pdfium writes \x02 for the hyphen at a line's end that splits a word. Other control characters separate; the search
@@ -63,24 +47,53 @@ _LINK = re.compile(r"(?<!\\)\[([^\[\]\n]*)\]\((?:[^()\n]|\([^()\n]*\))*\)")
 _ESCAPED = re.compile(r"\\([!-\"$-/:-@\[-`{-~])")  # not of #, which would make a heading
 
 
+PARSER = f"kreuzberg {kreuzberg.__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """An image of a document.
+
+    `key` is a name that is the same whenever the same document is parsed; `page` counts from 1 and is None for formats
+    without pages.
+    """
+
+    key: str
+    mime_type: str
+    page: int | None
+    content: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedDocument:
+    """What a parser found in a file.
+
+    `pages` and `assets` can each be read once, and may read the file while they are: it must stay in place so long.
+    Reading them raises what parsing raises. `page_count` is None for formats without pages. `parser` names the library
+    and its version.
+    """
+
     mime_type: str
     title: str | None
-    pages: Sequence[Page]
-
-    @property
-    def page_count(self) -> int | None:
-        """The last page with text; None for formats without pages."""
-        return max((page.number for page in self.pages if page.number is not None), default=None)
+    page_count: int | None
+    pages: Iterable[Page]
+    assets: Iterable[Asset]
+    parser: str
 
 
-def parse(filename: str, content: bytes) -> ParsedDocument:
-    """The text of a file. `filename` only helps to tell its type.
+class Parser(Protocol):
+    """Reads a local file. `filename` is what it was called where it came from."""
+
+    def __call__(self, filename: str, path: Path) -> ParsedDocument: ...
+
+
+def parse(filename: str, path: Path) -> ParsedDocument:
+    """The text of the file at `path`. `filename` only helps to tell its type.
 
     Raises `UnreadableDocument` where no attempt could read it, and `MemoryError` where the memory did not suffice.
     """
-    mime_type = _mime_type(filename, content)
+    content = path.read_bytes()
+    mime_type = detect(filename, content, len(content))
     if mime_type.startswith("text/"):
         text = _decoded(content, mime_type)
         if mime_type in AS_IS:
@@ -90,14 +103,14 @@ def parse(filename: str, content: bytes) -> ParsedDocument:
             return _document(mime_type, None, [Page(None, text, markdown_headings(text))])
         content = text.encode()  # kreuzberg reads UTF-8 only
         del text
-    if mime_type.startswith(WORD):
+    if mime_type in WORD:
         content = spell_out_word(content)
-    elif mime_type in XML:
+    elif mime_type == types.XML:
         content = spell_out_xml(content)
     is_plain = mime_type.startswith(SHEETS) and len(content) > BIG_SHEET_BYTES
     result = _extract(content, mime_type, "plain" if is_plain else "markdown")
     title = result.metadata.get("title")
-    if mime_type == PDF:
+    if mime_type == types.PDF:
         pages = [Page(page["page_number"], _clean(page["content"])) for page in result.pages or []]
         return _document(mime_type, title, place_headings(pages, _clean(result.content)))
     # The pages that kreuzberg 4.10 reports for slides, sheets and Word files are not reliable.
@@ -115,43 +128,15 @@ def _document(mime_type: str, title: object, pages: Sequence[Page]) -> ParsedDoc
         title = " ".join(_clean(title).split())[:MAX_TITLE_CHARS]
     else:
         title = next((heading.title for page in filled for heading in page.headings if heading.level == 1), None)
-    return ParsedDocument(mime_type, title or None, filled)
-
-
-def _mime_type(filename: str, content: bytes) -> str:
-    if not content.strip():
-        raise UnreadableDocument(EMPTY)
-    if content.startswith(_OLE) and _OLE_ENCRYPTED in content:
-        raise UnreadableDocument(PASSWORD)
-    sniffed: str | None
-    try:
-        sniffed = kreuzberg.detect_mime_type(content)
-    except RuntimeError:  # binary, or text in another encoding than UTF-8
-        sniffed = None
-    named = _type_by_name(Path(filename).suffix)
-    found = (named or sniffed) if sniffed in COARSE else sniffed
-    if found == "text/x-source-code":
-        return "text/plain"  # as itself, kreuzberg would download grammars for it
-    if found is None or found in ARCHIVES or found.startswith(("image/", "audio/", "video/")):
-        raise UnreadableDocument(UNSUPPORTED)
-    return found
-
-
-def _type_by_name(suffix: str) -> str | None:
-    if not _SUFFIX.fullmatch(suffix):
-        return None
-    # kreuzberg tells the type of an extension only for a file that exists.
-    with tempfile.TemporaryDirectory(prefix="oomph-") as folder:
-        Path(folder, f"x{suffix}").touch()
-        try:
-            return kreuzberg.validate_mime_type(kreuzberg.detect_mime_type_from_path(f"{folder}/x{suffix}"))
-        except (RuntimeError, kreuzberg.KreuzbergError):
-            return None
+    numbers = [page.number for page in filled if page.number is not None]
+    return ParsedDocument(mime_type, title or None, max(numbers, default=None), filled, (), PARSER)
 
 
 def _decoded(content: bytes, mime_type: str) -> str:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         encodings = ["utf-16"]
+    elif unmarked := utf16_without_mark(content):
+        encodings = [unmarked]
     else:
         encodings = ["utf-8-sig", "cp1252"]
         if mime_type == "text/html" and (declared := _CHARSET.search(content, 0, 4096)):
@@ -209,4 +194,4 @@ def _readable(markdown: str, mime_type: str) -> str:
     return _ESCAPED.sub(r"\1", _LINK.sub(r"\1", _IMAGE.sub(r"\1", markdown)))
 
 
-__all__ = ["ParsedDocument", "parse"]
+__all__ = ["Asset", "ParsedDocument", "Parser", "parse"]
