@@ -6,6 +6,7 @@ ALTER TABLE background_documents
     ADD COLUMN edition    text,         -- `job-claim`: the attempt whose snapshot and assets are the document's
     ADD COLUMN parser     text,
     ADD COLUMN assets     integer,
+    ADD COLUMN is_watched boolean NOT NULL DEFAULT false, -- a watched folder made it, and may delete it
     DROP CONSTRAINT background_documents_sha256,
     DROP CONSTRAINT background_documents_status_check,
     ADD CONSTRAINT background_documents_status_check
@@ -33,7 +34,6 @@ CREATE TABLE background_document_files (
     mtime_ns    bigint NOT NULL,
     document_id uuid REFERENCES background_documents ON DELETE SET NULL,
     replaces    uuid REFERENCES background_documents ON DELETE SET NULL, -- serves until document_id is READY
-    is_ours     boolean NOT NULL,       -- the watch made the document, so it may delete it
     refused     text,                   -- why it is no document
     PRIMARY KEY (folder, path)
 );
