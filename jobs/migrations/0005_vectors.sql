@@ -60,41 +60,38 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- The same, made where it is missing. To be called before the transaction touches a chunk: the foreign key locks their
--- table against writers, and whoever comes with that lock must not have waited for a row of theirs.
-CREATE FUNCTION background_make_vector_table(given_model text, given_dimensions integer) RETURNS regclass
+-- Makes that table where it is missing, and says its name. To be called before the transaction touches a chunk: the
+-- foreign key locks their table against writers, and whoever waits for that lock must not hold a row that they want.
+CREATE FUNCTION background_make_vector_table(given_model text, given_dimensions integer) RETURNS text
 LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    made regclass := background_vector_table(given_model, given_dimensions);
-    wanted text;
+    made text;
     extension text;
-    -- Half the precision, which is more than a search can tell, is what an index of so long vectors takes.
+    -- Half the precision, which is more than a search can tell, is what an index takes of vectors as long as these.
     type text := CASE WHEN given_dimensions <= 2000 THEN 'vector' ELSE 'halfvec' END;
 BEGIN
-    IF made IS NOT NULL THEN
-        RETURN made;
+    IF background_vector_table(given_model, given_dimensions) IS NULL THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended('background_vectors', 0));
+        INSERT INTO background_vector_models (model, dimensions) VALUES (given_model, given_dimensions)
+            ON CONFLICT DO NOTHING;
     END IF;
-    PERFORM pg_advisory_xact_lock(hashtextextended('background_vectors', 0));
-    INSERT INTO background_vector_models (model, dimensions) VALUES (given_model, given_dimensions)
-        ON CONFLICT DO NOTHING;
-    made := background_vector_table(given_model, given_dimensions);
-    IF made IS NOT NULL THEN
-        RETURN made;
-    END IF;
-    SELECT 'background_vectors_' || id INTO STRICT wanted FROM background_vector_models
+    SELECT 'background_vectors_' || id INTO STRICT made FROM background_vector_models
      WHERE model = given_model AND dimensions = given_dimensions;
+    IF background_vector_table(given_model, given_dimensions) IS NOT NULL THEN
+        RETURN made; -- perhaps by another, while this one waited
+    END IF;
     SELECT nspname INTO STRICT extension FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace
      WHERE extname = 'vector';
-    EXECUTE format('DROP TABLE IF EXISTS %I', wanted);
+    EXECUTE format('DROP TABLE IF EXISTS %I', made);
     EXECUTE format(
         'CREATE TABLE %I (
              chunk_id    uuid PRIMARY KEY REFERENCES background_document_chunks ON DELETE CASCADE,
              document_id uuid NOT NULL,  -- the chunk''s own: a search filters by it
-             embedding   %I.%I(%s) NOT NULL)', wanted, extension, type, given_dimensions);
-    EXECUTE format('CREATE INDEX %I ON %I (document_id)', wanted || '_document', wanted);
-    EXECUTE format('CREATE INDEX %I ON %I USING hnsw (embedding %I.%I)', wanted || '_embedding', wanted,
+             embedding   %I.%I(%s) NOT NULL)', made, extension, type, given_dimensions);
+    EXECUTE format('CREATE INDEX %I ON %I (document_id)', made || '_document', made);
+    EXECUTE format('CREATE INDEX %I ON %I USING hnsw (embedding %I.%I)', made || '_embedding', made,
                    extension, type || '_cosine_ops');
-    RETURN wanted::regclass;
+    RETURN made;
 END $$;
 
 -- The chunks whose vectors of this model are nearest, in documents whose index is complete; none where the model has no
