@@ -1,6 +1,6 @@
 """What a search compares with the vectors of chunks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -10,3 +10,8 @@ class QuestionVector:
 
     model: str
     values: Sequence[float]
+
+
+def vector_text(values: Iterable[float]) -> str:
+    """How pgvector reads a vector, on a connection of any kind. 9 digits tell every float32 from every other."""
+    return "[" + ",".join([format(value, ".9g") for value in values]) + "]"

@@ -1,0 +1,1 @@
+COPY {table} (chunk_id, document_id, embedding) FROM STDIN
