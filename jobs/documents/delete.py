@@ -39,7 +39,5 @@ def _delete(document_id: UUID) -> Program[int | None]:
     yield Statement(statement("clear_chunks"), {"document_id": document_id})
     yield Statement(statement("retire_document"), {"document_id": document_id})
     return (
-        yield from enqueueing(
-            CLEAN_UP_DOCUMENT, CleanUpDocument(document_id=document_id), dedupe_key=str(document_id)
-        )
+        yield from enqueueing(CLEAN_UP_DOCUMENT, CleanUpDocument(document_id=document_id), dedupe_key=str(document_id))
     )

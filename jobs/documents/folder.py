@@ -4,8 +4,8 @@ What the folder held stands in `background_document_files`. A file is known by i
 one that differs is read. The document of a changed file goes on serving until the new one is READY. A document that
 others had submitted before is never deleted for a file's sake.
 
-Hidden files and links are left out: whoever may write to the folder must not make a worker read elsewhere. A folder that
-cannot be read deletes nothing.
+Hidden files and links are left out: whoever may write to the folder must not make a worker read elsewhere. A folder
+that cannot be read deletes nothing.
 """
 
 import logging
@@ -62,7 +62,7 @@ class Watch:
     def __init__(self, db: Connection, objects: Objects, folder: Path, collection: str = DEFAULT_COLLECTION) -> None:
         self._db = db
         self._objects = objects
-        self._folder = os.fsencode(folder)
+        self._folder = folder
         self._collection = collection
 
     def look(self) -> None:
@@ -74,7 +74,7 @@ class Watch:
         for path in self._walk(unread):
             gone.discard(path)
             if time.monotonic() > until:
-                log.info("%s: the rest is left to the next look", os.fsdecode(self._folder))
+                log.info("%s: the rest is left to the next look", self._folder)
                 return
             self._take(path, known.get(path))
         for path in gone:
@@ -83,7 +83,7 @@ class Watch:
 
     def _take(self, path: bytes, before: KnownFile | None) -> None:
         try:
-            with _opened(os.path.join(self._folder, path)) as (file, found):
+            with _opened(self._folder / os.fsdecode(path)) as (file, found):
                 if before is not None and (before.size, before.mtime_ns) == (found.st_size, found.st_mtime_ns):
                     self._retire_replaced(before)
                 elif time.time() - found.st_mtime > SETTLED_SECONDS and not (before and before.is_between):
@@ -98,9 +98,7 @@ class Watch:
         refused = None
         with self._db.transaction():
             try:
-                given = submit(
-                    self._db, os.fsdecode(path), file, collection=self._collection, objects=self._objects
-                )
+                given = submit(self._db, os.fsdecode(path), file, collection=self._collection, objects=self._objects)
             except UnreadableDocument as error:
                 refused = str(error)
             document_id = given.document_id if given else None
@@ -157,28 +155,28 @@ class Watch:
             yield KnownFile(*row)
 
     def _run(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
-        cursor = self._db.execute(statement(query), {"folder": self._folder, **parameters})
+        cursor = self._db.execute(statement(query), {"folder": os.fsencode(self._folder), **parameters})
         return cursor.fetchall() if cursor.description else []
 
     def _walk(self, unread: list[bytes]) -> Iterator[bytes]:
         """Paths below the folder, sorted. What cannot be entered is told in `unread`."""
 
         def cannot_enter(error: OSError) -> None:
-            if os.fsencode(error.filename) == self._folder:
+            folder = Path(error.filename)
+            if folder == self._folder:
                 raise error
-            unread.append(os.path.relpath(os.fsencode(error.filename), self._folder) + b"/")
-            log.warning("%s was not entered: %s", os.fsdecode(error.filename), error.strerror)
+            unread.append(os.fsencode(folder.relative_to(self._folder)) + b"/")
+            log.warning("%s was not entered: %s", ascii(error.filename), error.strerror)
 
         for inner, folders, names in os.walk(self._folder, onerror=cannot_enter):
-            folders[:] = sorted(name for name in folders if not name.startswith(b"."))
-            for name in sorted(names):
-                path = os.path.join(inner, name)
-                if not name.startswith(b".") and not os.path.islink(path):
-                    yield os.path.relpath(path, self._folder)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for path in (Path(inner, name) for name in sorted(names) if not name.startswith(".")):
+                if not path.is_symlink():
+                    yield os.fsencode(path.relative_to(self._folder))
 
 
 @contextmanager
-def _opened(path: bytes) -> Iterator[tuple[BinaryIO, os.stat_result]]:
+def _opened(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
     # Without waiting and without following: what was a file when it was listed may be a pipe or a link by now.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())

@@ -4,8 +4,8 @@
     documents/ID/EDITION/snapshot               what its index is made from
     documents/ID/EDITION/assets/KEY             its images
 
-An edition is named after the attempt that writes it, by job and claim number. So no attempt can overwrite or remove what
-another one wrote, however late it is; the document's row names the edition that counts, and changes it in the
+An edition is named after the attempt that writes it, by job and claim number. So no attempt can overwrite or remove
+what another one wrote, however late it is; the document's row names the edition that counts, and changes it in the
 transaction that makes the new index visible. That is what replaces a snapshot atomically.
 """
 

@@ -8,7 +8,7 @@ the worker and whoever submits must then be started in the same one.
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -106,10 +106,8 @@ class Objects:
         return len(wanted)
 
     def _remove_one(self, key: str) -> None:
-        try:
+        with suppress(FileNotFoundError):
             obstore.delete(self._store, key)
-        except FileNotFoundError:
-            pass
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:

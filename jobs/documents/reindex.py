@@ -42,9 +42,7 @@ def settled_documents(db: Any, collection: str | None = None) -> Iterator[UUID]:
 
 
 def _page(after: UUID, collection: str | None) -> Program[list[UUID]]:
-    rows = yield Statement(
-        statement("settled_documents"), {"after": after, "collection": collection, "limit": PAGE}
-    )
+    rows = yield Statement(statement("settled_documents"), {"after": after, "collection": collection, "limit": PAGE})
     return [UUID(str(row[0])) for row in rows]
 
 

@@ -11,7 +11,6 @@ from jobs.documents.keys import asset_key
 from jobs.documents.task import INGEST_DOCUMENT
 from jobs.sql import statement
 
-
 STATUSES = ("PENDING", "PARSING", "CHUNKING", "EMBEDDING", "INDEXING", "READY", "FAILED")
 
 
@@ -44,6 +43,11 @@ class DocumentRow:
     def is_settled(self) -> bool:
         """Nothing more happens to it by itself."""
         return self.status in ("READY", "FAILED")
+
+    @property
+    def is_running(self) -> bool:
+        """A job works on it now."""
+        return not self.is_settled and self.status != "PENDING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,10 @@ def _list(parameters: dict[str, Any]) -> Program[list[DocumentRow]]:
 
 def _assets(document_id: UUID) -> Program[list[AssetRow]]:
     rows = yield Statement(statement("document_assets"), {"document_id": document_id})
-    return [AssetRow(*row[:4], object_key=asset_key(document_id, row[4], row[0])) for row in rows]
+    return [
+        AssetRow(key, page, mime_type, size, asset_key(document_id, edition, key))
+        for key, page, mime_type, size, edition in rows
+    ]
 
 
 def _attendance() -> Program[Attendance]:

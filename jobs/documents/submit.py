@@ -5,9 +5,9 @@ again. Where the caller's own transaction is rolled back later, nobody here hear
 any document, until the sweep of the next day.
 """
 
-import os
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 from uuid import UUID, uuid4
 
@@ -63,8 +63,8 @@ def submit(
     The same content twice is one document of a collection, under the name it came with first; one that FAILED gets a
     new job and the new name. Returns a `Submission`. Never commits.
 
-    Raises `UnreadableDocument` for a file that is empty, too large, or of a type that nothing parses, `StoreError` where
-    the store does not take it, and `ValueError` for an impossible collection. Nothing is stored then.
+    Raises `UnreadableDocument` for a file that is empty, too large, or of a type that nothing parses, `StoreError`
+    where the store does not take it, and `ValueError` for an impossible collection. Nothing is stored then.
     """
     if not 1 <= len(collection) <= MAX_COLLECTION_CHARS or not collection.isprintable():
         raise ValueError(f"collection {collection!r}: 1 to {MAX_COLLECTION_CHARS} printable characters are allowed")
@@ -99,15 +99,13 @@ def _submit(
     try:
         yield Blocking(intake.take)
         for _ in range(_TRIES):
-            found = yield Statement(
-                statement("lock_document"), {"collection": collection, "sha256": intake.sha256}
-            )
+            found = yield Statement(statement("lock_document"), {"collection": collection, "sha256": intake.sha256})
             if found:
                 document_id, status, job_id = UUID(str(found[0][0])), found[0][1], found[0][2]
                 # The lock waits for whoever is ending the job, so FAILED means that nothing works on it any more.
                 if status != "FAILED":
                     return Submission(document_id, job_id, status, is_new=False, is_queued=False)
-                yield Blocking(lambda: _store(objects).put(original_key(document_id), intake.content))
+                yield Blocking(partial(_put, objects, original_key(document_id), intake))
                 return (yield from _give_job(document_id, filename, organization_id, priority, is_new=False))
             made = yield from _make(intake, filename, collection, organization_id, priority, objects)
             if made is not None:
@@ -129,7 +127,7 @@ def _make(
     document_id = uuid4()
     key = original_key(document_id)
     try:
-        yield Blocking(lambda: _store(objects).put(key, intake.content))
+        yield Blocking(partial(_put, objects, key, intake))
         made = yield Statement(
             statement("insert_document"),
             {
@@ -146,9 +144,9 @@ def _make(
     except GeneratorExit:
         raise
     except BaseException:
-        yield Blocking(lambda: _discard(objects, key))
+        yield Blocking(partial(_discard, objects, key))
         raise
-    yield Blocking(lambda: _discard(objects, key))
+    yield Blocking(partial(_discard, objects, key))
     return None
 
 
@@ -161,9 +159,7 @@ def _give_job(
         organization_id=organization_id,
         priority=priority,
     )
-    yield Statement(
-        statement("assign_document"), {"document_id": document_id, "filename": filename, "job_id": job_id}
-    )
+    yield Statement(statement("assign_document"), {"document_id": document_id, "filename": filename, "job_id": job_id})
     return Submission(document_id, job_id, "PENDING", is_new=is_new, is_queued=True)
 
 
@@ -174,8 +170,9 @@ def _store(objects: "Objects | None") -> "Objects":
     return Objects() if objects is None else objects
 
 
+def _put(objects: "Objects | None", key: str, intake: Intake) -> None:
+    _store(objects).put(key, intake.content)
+
+
 def _discard(objects: "Objects | None", key: str) -> None:
     _store(objects).remove([key])
-
-
-__all__ = ["Submission", "base_name", "submit"]

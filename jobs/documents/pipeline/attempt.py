@@ -105,10 +105,8 @@ class Attempt:
         """Remove what this attempt has stored. Never raises: whoever ends the attempt has it done again."""
         if self.is_committing:  # what it stored may be the document's by now
             return
+        prefix = edition_prefix(self.document_id, self.edition)
         try:
-            prefix = edition_prefix(self.document_id, self.edition)
             self.objects.remove([each.key for each in self.objects.below(prefix)])
         except Exception as error:  # noqa: BLE001  (the attempt's own error is the one to tell)
             log.warning("what %s has stored is left to the clean-up job: %s", prefix, error)
-
-

@@ -21,6 +21,7 @@ from jobs.documents.keys import asset_key, snapshot_key
 from jobs.documents.pipeline.attempt import CLIENT, Attempt, Stage
 from jobs.documents.pipeline.chunk import Chunk, chunk
 from jobs.documents.pipeline.embed import embed_chunks, embedder_from_environment
+from jobs.documents.pipeline.index import Index, PostgresIndex
 from jobs.documents.pipeline.parse import Asset, ParsedDocument, parse
 from jobs.documents.pipeline.snapshot import SnapshotHeader, SnapshotWriter, read_snapshot
 from jobs.documents.pipeline.vectors import VectorFile, VectorWriter
@@ -32,6 +33,8 @@ from jobs.sql import statement
 # A child that is stopped inside its transaction would make the next owner of the document wait for its rows.
 IDLE_IN_TRANSACTION = "60s"
 LOCK_TIMEOUT = "90s"  # longer than that, so a retry gets through
+
+INDEX: Index = PostgresIndex()
 
 log = logging.getLogger("oomph.documents")
 
@@ -116,6 +119,11 @@ def _embed(snapshot: Path, path: Path, job: JobContext) -> VectorFile | None:
     embedder = embedder_from_environment()
     if embedder is None:
         return None
+    with connected(CLIENT) as db:
+        refusal = INDEX.refuses_vectors(db)
+    if refusal is not None:
+        log.warning("not embedded, so search is full text only: %s", refusal)
+        return None
     _, chunks = read_snapshot(snapshot)
     with VectorWriter(path, embedder.name) as writer:
         for vector in embed_chunks(embedder, _telling(chunks, job)):
@@ -140,7 +148,7 @@ def _index(
             "SELECT set_config('idle_in_transaction_session_timeout', %s, true), set_config('lock_timeout', %s, true)",
             [IDLE_IN_TRANSACTION, LOCK_TIMEOUT],
         )
-        count = _replace_chunks(db, attempt.document_id, chunks)
+        count = INDEX.replace(db, attempt.document_id, chunks, vectors)
         if assets is not None:
             _describe_assets(db, attempt.document_id, assets)
         job.complete_in(db, Ingested(document_id=attempt.document_id, pages=header.pages, chunks=count))
@@ -183,14 +191,3 @@ def _describe_assets(db: Connection, document_id: UUID, assets: list[StoredAsset
             "sizes": [each.size for each in assets],
         },
     )
-
-
-def _replace_chunks(db: Connection, document_id: UUID, chunks: Iterable[Chunk]) -> int:
-    db.execute(statement("clear_chunks"), {"document_id": document_id})
-    copied = 0
-    with db.cursor() as cursor, cursor.copy(statement("copy_chunks")) as copy:
-        copy.set_types(["uuid", "int4", "int4", "text", "text"])
-        for each in chunks:
-            copy.write_row((document_id, each.position, each.page, each.heading, each.text))
-            copied += 1
-    return copied
