@@ -5,6 +5,7 @@ again. Where the caller's own transaction is rolled back later, nobody here hear
 any document, until the sweep of the next day.
 """
 
+import logging
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 DEFAULT_COLLECTION = "default"
 MAX_COLLECTION_CHARS = 100
 MAX_NAME_CHARS = 255
+log = logging.getLogger("oomph.documents")
+
 _TRIES = 3  # a document can be deleted between finding and locking it, but not again and again
 
 
@@ -175,4 +178,9 @@ def _put(objects: "Objects | None", key: str, intake: Intake) -> None:
 
 
 def _discard(objects: "Objects | None", key: str) -> None:
-    _store(objects).remove([key])
+    from jobs.documents.objects import StoreError
+
+    try:
+        _store(objects).remove([key])
+    except StoreError as error:  # what is wrong with the submission is the thing to tell
+        log.warning("%s stays until the next sweep: %s", key, error)
