@@ -20,7 +20,7 @@ class DocumentError(Exception):
 
 
 class EmbeddingRefused(PermanentError):
-    """The embedder is set up wrongly or refuses what it is asked, so no further attempt can help until that is mended."""
+    """The embedder is set up wrongly or refuses what it is asked; no further attempt helps until that is mended."""
 
 
 class EmbeddingError(Exception):

@@ -73,7 +73,7 @@ def embedder_from_environment(environment: Mapping[str, str] = os.environ) -> Em
     return HttpEmbedder(
         url,
         model,
-        api_key=environment.get("EMBEDDING_API_KEY") or None,
+        api_key=environment.get("EMBEDDING_API_KEY", "").strip() or None,
         dimensions=dimensions or None,
         batch_size=batch_size,
         timeout=_number(environment, "EMBEDDING_TIMEOUT_SECONDS", TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS),

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
@@ -38,7 +38,7 @@ class SnapshotError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHeader:
-    """What was parsed and by what. `size` is bytes of the original, `created_by` the release that wrote the snapshot."""
+    """What was parsed and by what. `size` is bytes of the original, `created_by` the release that wrote it."""
 
     document_id: UUID
     filename: str
@@ -84,7 +84,7 @@ class SnapshotWriter:
         self._line(_CHUNK.dump_json(chunk))
         self.chunks += 1
 
-    def __enter__(self) -> "SnapshotWriter":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -1,15 +1,16 @@
-"""Vectors on their way from the embedder to the index: in a file, since those of a long document are too many to hold."""
+"""Vectors on their way from the embedder to the index: in a file, as those of a long document are too many to hold."""
 
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 _FLOAT32 = "f"
 
 
 class VectorFile:
-    """Vectors of one model, as float32 in the machine's own order. Iterating reads one at a time, as often as wanted."""
+    """Vectors of one model, as float32 in the machine's order. Iterating reads one at a time, as often as wanted."""
 
     def __init__(self, path: Path, model: str, dimensions: int, count: int) -> None:
         self.path = path
@@ -23,7 +24,7 @@ class VectorFile:
     def __iter__(self) -> Iterator["array[float]"]:
         with self.path.open("rb") as file:
             for _ in range(self.count):
-                vector = array(_FLOAT32)
+                vector: array[float] = array(_FLOAT32)
                 vector.fromfile(file, self.dimensions)
                 yield vector
 
@@ -51,7 +52,7 @@ class VectorWriter:
         self._file.close()
         return VectorFile(self.path, self.model, self.dimensions, self.count)
 
-    def __enter__(self) -> "VectorWriter":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
