@@ -64,7 +64,8 @@ def submit(
     DOCUMENT_MAX_MB; `objects` instead of the store of OBJECT_STORE_URL.
 
     The same content twice is one document of a collection, under the name it came with first; one that FAILED gets a
-    new job and the new name. Returns a `Submission`. Never commits.
+    new job and the new name. Returns a `Submission`. Never commits: on a connection in autocommit mode, open a
+    transaction around it, or a worker may see the job before the document.
 
     Raises `UnreadableDocument` for a file that is empty, too large, or of a type that nothing parses, `StoreError`
     where the store does not take it, and `ValueError` for an impossible collection. Nothing is stored then.
