@@ -102,6 +102,5 @@ def _asset(image: pypdfium2.PdfImage, page: int, index: int, seen: set[str]) -> 
     if image.get_filters() == ["DCTDecode"]:
         return Asset(f"{key}.jpg", "image/jpeg", page, stored)
     buffer = io.BytesIO()
-    with closing(image.get_bitmap()) as bitmap:
-        bitmap.to_pil().save(buffer, "PNG")
+    image.get_bitmap().to_pil().save(buffer, "PNG")
     return Asset(f"{key}.png", "image/png", page, buffer.getvalue())
