@@ -68,7 +68,7 @@ def test_a_file_cut_off_anywhere_is_noticed(tmp_path: Path) -> None:
     whole = write(tmp_path / "s", 20).read_bytes()
     for length in range(len(whole)):
         (tmp_path / "s").write_bytes(whole[:length])
-        with pytest.raises(SnapshotError, match="The snapshot is damaged: .*Parse the document again"):
+        with pytest.raises(SnapshotError, match=r"The snapshot is damaged: .*Parse the document again"):
             read(tmp_path / "s")
 
 
