@@ -15,6 +15,10 @@ class UnreadableDocument(PermanentError):
     """The document itself is at fault, so no further attempt can help. The message is one sentence for people."""
 
 
+class DocumentError(Exception):
+    """What was asked for does not apply to this document; the message says why. Nothing was changed."""
+
+
 class EmbeddingRefused(PermanentError):
     """The embedder is set up wrongly or refuses what it is asked; no further attempt helps until that is mended."""
 

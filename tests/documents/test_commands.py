@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from jobs.documents.errors import UnreadableDocument
+from jobs.documents.submit import submit
 from scripts import samples
-from supervisor.commands import files
-from supervisor.commands.files import find_files
+from supervisor.commands.files import Skipped, find_files
 from tests.documents.conftest import Library
 from tests.documents.test_parse import encrypted_pdf
 
@@ -153,33 +154,35 @@ def test_on_a_terminal_a_bar_shows_documents_failures_and_rate(library: Library,
     assert "/s" in shown.decode()
 
 
-def test_files_are_found_sorted_and_once_and_the_rest_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_FILE_BYTES", 5_000)
-    (folder / "big.txt").write_bytes(b"x" * 5_001)
+def test_files_are_found_sorted_and_once_and_the_rest_is_said(folder: Path) -> None:
+    (folder / "big.txt").write_bytes(b"x" * ((1 << 20) + 1))
     (folder / "link").symlink_to(folder / "more")
     (folder / "broken").symlink_to(folder / "nowhere")
     (folder / "more" / "loop").symlink_to(folder)
     os.mkfifo(folder / "pipe")
-    found, skipped = find_files([folder, folder / "a.docx", folder / "more" / ".hidden.txt"])
+    found, skipped = find_files([folder, folder / "a.docx", folder / "more" / ".hidden.txt"], 1 << 20)
     names = [str(file.path.relative_to(folder)) for file in found]
     assert names == ["a.docx", "more/.hidden.txt", "more/b.pdf"]
     assert sorted((Path(name).name, why) for name, why in skipped) == [
-        ("big.txt", "it has over 100 MB"),
+        ("big.txt", "it has over 1 MB"),
         ("broken", "No such file or directory"),
         ("pipe", "it is no regular file"),
     ]
 
 
-def test_a_file_that_grew_or_vanished_is_not_half_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_FILE_BYTES", 10)
+def test_a_file_that_grew_became_a_pipe_or_vanished_is_not_half_read(library: Library, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
-    ((file,), _) = find_files([tmp_path])
+    ((file,), _) = find_files([tmp_path / "a"], 10)
     (tmp_path / "a").write_bytes(b"x" * 11)
-    with pytest.raises(files.Skipped, match="over 100 MB"):
-        file.read()
+    with file.opened() as content, pytest.raises(UnreadableDocument, match="more than"):
+        submit(library.db, "a", content, max_bytes=10, objects=library.objects)
     (tmp_path / "a").unlink()
-    with pytest.raises(FileNotFoundError):
-        file.read()
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(Skipped, match="no regular file"), file.opened():
+        pass
+    (tmp_path / "a").unlink()
+    with pytest.raises(FileNotFoundError), file.opened():
+        pass
 
 
 def test_names_of_any_bytes_are_ingested_and_shown(library: Library, tmp_path: Path) -> None:
