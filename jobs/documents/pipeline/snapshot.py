@@ -108,55 +108,55 @@ def read_snapshot(path: Path) -> tuple[SnapshotHeader, Iterator[Chunk]]:
     """
     lines = _lines(path)
     header = next(lines)
-    found: _Format = _parsed(_FORMAT, header, path)
+    found: _Format = _parsed(_FORMAT, header)
     if found.format > FORMAT:
         raise SnapshotError(
-            f"The snapshot {path.name} has the format {found.format}, this release reads up to {FORMAT}: "
+            f"The snapshot has the format {found.format}, this release reads up to {FORMAT}: "
             "upgrade, or parse the document again."
         )
-    return _parsed(_HEADER, header, path), _chunks(lines, header, path)
+    return _parsed(_HEADER, header), _chunks(lines, header)
 
 
-def _chunks(lines: Iterator[bytes], header: bytes, path: Path) -> Iterator[Chunk]:
+def _chunks(lines: Iterator[bytes], header: bytes) -> Iterator[Chunk]:
     digest = hashlib.sha256(header)
     count = 0
     before = next(lines)
     for line in lines:
         digest.update(before)
-        yield _parsed(_CHUNK, before, path)
+        yield _parsed(_CHUNK, before)
         count += 1
         before = line
-    if _parsed(_CLOSING, before, path) != _Closing(count, digest.hexdigest()):
-        raise _damaged(path, "its content is not what was written")
+    if _parsed(_CLOSING, before) != _Closing(count, digest.hexdigest()):
+        raise _damaged("its content is not what was written")
 
 
 def _lines(path: Path) -> Iterator[bytes]:
     """Whole lines: at least two, or an error."""
     count = 0
     with gzip.open(path) as lines:
-        while line := _line(lines, path):
+        while line := _line(lines):
             yield line
             count += 1
     if count < 2:
-        raise _damaged(path, "it is cut off")
+        raise _damaged("it is cut off")
 
 
-def _line(lines: gzip.GzipFile, path: Path) -> bytes:
+def _line(lines: gzip.GzipFile) -> bytes:
     try:
         line = lines.readline(MAX_LINE_BYTES)
     except _DAMAGE as error:
-        raise _damaged(path, "it is cut off" if isinstance(error, EOFError) else str(error)) from error
+        raise _damaged("it is cut off" if isinstance(error, EOFError) else str(error)) from error
     if line and not line.endswith(b"\n"):
-        raise _damaged(path, "a line of it does not end")
+        raise _damaged("a line of it does not end")
     return line
 
 
-def _parsed(adapter: "TypeAdapter[Any]", line: bytes, path: Path) -> Any:
+def _parsed(adapter: "TypeAdapter[Any]", line: bytes) -> Any:
     try:
         return adapter.validate_json(line)
     except ValidationError as error:
-        raise _damaged(path, "a line of it is not what was written") from error
+        raise _damaged("a line of it is not what was written") from error
 
 
-def _damaged(path: Path, why: str) -> SnapshotError:
-    return SnapshotError(f"The snapshot {path.name} is damaged: {why}. Parse the document again.")
+def _damaged(why: str) -> SnapshotError:
+    return SnapshotError(f"The snapshot is damaged: {why}. Parse the document again.")
