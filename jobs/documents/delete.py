@@ -25,19 +25,28 @@ def delete(db: Any, document_id: UUID) -> Any:
 
 
 def _delete(document_id: UUID) -> Program[int | None]:
-    jobs = yield Statement(statement("lock_job_of_document"), {"document_id": document_id})
-    found = yield Statement(statement("lock_document_by_id"), {"document_id": document_id})
-    if not found:
-        raise DocumentError(f"document {document_id} does not exist")
-    job_id = found[0][1]
-    if job_id is not None and (not jobs or jobs[0][0] != job_id):
-        raise DocumentError(f"document {document_id} is being submitted again just now, as job {job_id}")
-    if jobs and jobs[0][1] == "running":
-        raise DocumentError(f"document {document_id} is being worked on by job {job_id}: cancel that first, or wait")
-    if jobs and jobs[0][1] == "queued":
+    job_id = yield from _nothing_runs(document_id)
+    if job_id is not None:
         yield Statement(statement("cancel_job"), {"id": job_id, "error": DELETED})
     yield Statement(statement("clear_chunks"), {"document_id": document_id})
     yield Statement(statement("retire_document"), {"document_id": document_id})
     return (
         yield from enqueueing(CLEAN_UP_DOCUMENT, CleanUpDocument(document_id=document_id), dedupe_key=str(document_id))
     )
+
+
+def _nothing_runs(document_id: UUID) -> Program[int | None]:
+    """Lock the document, so that nothing can begin; the job that waits to, if one does."""
+    standing = yield Statement(statement("document_standing"), {"document_id": document_id})
+    if standing and standing[0][2] != "running":
+        jobs = yield Statement(statement("lock_job_of_document"), {"document_id": document_id})
+        yield Statement(statement("lock_document_by_id"), {"document_id": document_id})
+        standing = yield Statement(statement("document_standing"), {"document_id": document_id})
+        if standing and (standing[0][1], standing[0][2]) not in [*jobs, (None, None)]:
+            raise DocumentError(f"document {document_id} is being submitted again just now, as job {standing[0][1]}")
+    if not standing:
+        raise DocumentError(f"document {document_id} does not exist")
+    _, job_id, status = standing[0]
+    if status == "running":
+        raise DocumentError(f"document {document_id} is being worked on by job {job_id}: cancel that first, or wait")
+    return job_id if status == "queued" else None

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 READ_BYTES = 4 << 20  # a piece of a file on its way, of which the store holds a few
 PARTS_AT_ONCE = 2  # of 5 MiB each; more would count against a child's memory
+MAX_RETRIES = 5
+RETRY_TIMEOUT = timedelta(seconds=30)  # a job that is tried again later should not wait here for minutes
 REMOVE_BATCH = 1_000  # what S3 takes in one request
 
 
@@ -63,7 +65,7 @@ class Objects:
 
     def get(self, key: str) -> bytes:
         """A small object. Raises `ObjectMissing` and `StoreError`."""
-        with self._told(f"did not give {key}"):
+        with self._told(f"did not give {key}"), _missing(key):
             return obstore.get(self._store, key).bytes().to_bytes()
 
     def fetch(self, key: str, path: Path) -> str:
@@ -72,7 +74,7 @@ class Objects:
         Raises `ObjectMissing` and `StoreError`.
         """
         digest = hashlib.sha256()
-        with path.open("xb") as file, self._told(f"did not give {key}"):
+        with path.open("xb") as file, self._told(f"did not give {key}"), _missing(key):
             for piece in obstore.get(self._store, key).stream(min_chunk_size=READ_BYTES):
                 digest.update(piece)
                 file.write(piece)
@@ -81,7 +83,7 @@ class Objects:
     def size(self, key: str) -> int | None:
         """Bytes of an object; None where there is none. Raises `StoreError`."""
         try:
-            with self._told(f"did not tell of {key}"):
+            with self._told(f"did not tell of {key}"), _missing(key):
                 return int(obstore.head(self._store, key)["size"])
         except ObjectMissing:
             return None
@@ -113,14 +115,24 @@ class Objects:
     def _told(self, what: str) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError as error:
-            raise ObjectMissing(f"the object store {self.url} {what}: it is not there") from error
+        except ObjectMissing:
+            raise
         except (BaseError, OSError) as error:
             raise StoreError(f"the object store {self.url} {what}: {_first_line(error)}") from error
 
 
+@contextmanager
+def _missing(key: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ObjectMissing(f"there is no object {key} in the object store") from error
+
+
 def _open(url: str) -> "ObjectStore":
-    return from_url(url, mkdir=True, automatic_cleanup=True) if url.startswith("file:") else from_url(url)
+    if url.startswith("file:"):
+        return from_url(url, mkdir=True, automatic_cleanup=True)
+    return from_url(url, retry_config={"max_retries": MAX_RETRIES, "retry_timeout": RETRY_TIMEOUT})
 
 
 def _first_line(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """Make the index of a document anew, under the same id, while the one that it has goes on serving."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from jobs.connection import Program, Statement, run
@@ -11,6 +11,7 @@ from jobs.enqueue import enqueueing
 from jobs.sql import statement
 from jobs.task import Priority
 
+SETTLED = ("READY", "FAILED")
 PAGE = 500  # documents a look, for who walks over all of them
 
 
@@ -33,38 +34,45 @@ def reindex(
     return run(db, _reindex(document_id, Source(source), organization_id, priority))
 
 
-def settled_documents(db: Any, collection: str | None = None) -> Iterator[UUID]:
-    """All documents that nothing works on, of one collection or of all, a page at a time. `db` is synchronous."""
+def settled_documents(db: Any, collection: str | None = None, *, page: int = PAGE) -> Iterator[UUID]:
+    """All documents that nothing works on, of one collection or of all, `page` a look. `db` is synchronous."""
     after = UUID(int=0)
-    while page := run(db, _page(after, collection)):
-        yield from page  # type: ignore[misc]
-        after = page[-1]  # type: ignore[index]
+    while ids := cast("list[UUID]", run(db, _page(after, collection, page))):
+        yield from ids
+        after = ids[-1]
 
 
-def _page(after: UUID, collection: str | None) -> Program[list[UUID]]:
-    rows = yield Statement(statement("settled_documents"), {"after": after, "collection": collection, "limit": PAGE})
+def _page(after: UUID, collection: str | None, limit: int) -> Program[list[UUID]]:
+    rows = yield Statement(statement("settled_documents"), {"after": after, "collection": collection, "limit": limit})
     return [UUID(str(row[0])) for row in rows]
 
 
 def _reindex(
     document_id: UUID, source: Source, organization_id: str | None, priority: Priority | None
 ) -> Program[int | None]:
-    found = yield Statement(statement("lock_document_by_id"), {"document_id": document_id})
-    if not found:
-        raise DocumentError(f"document {document_id} does not exist")
-    status, job_id, edition, filename = found[0]
-    # The lock waits for whoever is ending the job, so these mean that nothing works on it any more.
-    if status not in ("READY", "FAILED"):
-        raise DocumentError(f"document {document_id} is {status}: job {job_id} works on it already")
+    edition, filename = yield from _nothing_works_on(document_id)
     if source is Source.SNAPSHOT and edition is None:
         raise DocumentError(f"document {document_id} has no snapshot yet: reindex it from its original")
-    new_job_id = yield from enqueueing(
+    job_id = yield from enqueueing(
         INGEST_DOCUMENT,
         IngestDocument(document_id=document_id, source=source),
         organization_id=organization_id,
         priority=priority,
     )
-    yield Statement(
-        statement("assign_document"), {"document_id": document_id, "filename": filename, "job_id": new_job_id}
-    )
-    return new_job_id
+    yield Statement(statement("assign_document"), {"document_id": document_id, "filename": filename, "job_id": job_id})
+    return job_id
+
+
+def _nothing_works_on(document_id: UUID) -> Program[tuple[str | None, str]]:
+    """Lock the document, so that nothing can begin; its edition and its name."""
+    standing = yield Statement(statement("document_standing"), {"document_id": document_id})
+    if standing and standing[0][0] in SETTLED:
+        # Waits for whoever ends its job or gives it another one.
+        locked = yield Statement(statement("lock_document_by_id"), {"document_id": document_id})
+        standing = [row[:2] for row in locked]
+        if locked and locked[0][0] in SETTLED:
+            return locked[0][2], locked[0][3]
+    if not standing:
+        raise DocumentError(f"document {document_id} does not exist")
+    status, job_id = standing[0][:2]
+    raise DocumentError(f"document {document_id} is {status}: job {job_id} works on it already")

@@ -9,11 +9,13 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from jobs.documents.delete import delete
 from jobs.documents.keys import asset_key, original_key, snapshot_key
 from jobs.documents.objects import Objects
 from jobs.documents.pipeline.chunk import Chunk, chunk
 from jobs.documents.pipeline.parse import ParsedDocument, parse
 from jobs.documents.reports import AssetRow, DocumentRow, document_assets, show_documents
+from jobs.documents.search import Hit, search
 from jobs.documents.submit import Submission, submit
 from supervisor.testing.processes import WorkerProcess, running_worker
 from supervisor.testing.waiting import wait_for
@@ -58,6 +60,25 @@ class Library:
                 "SELECT 1 FROM background_jobs WHERE kind = 'clean-up-document' AND status IN ('queued', 'running')"
             ).fetchall()
         )
+
+    def delete(self, document_id: UUID) -> None:
+        with self.db.transaction():
+            delete(self.db, document_id)
+
+    def found(self, words: str) -> set[UUID]:
+        """The documents in which a search finds these words."""
+        hits: list[Hit] = search(self.db, words, limit=100)
+        return {hit.document_id for hit in hits}
+
+    def documents(self, *ids: UUID) -> list[DocumentRow]:
+        rows: list[DocumentRow] = show_documents(self.db, ids)
+        return rows
+
+    def own_objects(self, document_id: UUID) -> list[str]:
+        """The keys that belong to a document by what its row says, sorted."""
+        row = self.db.execute("SELECT edition FROM background_documents WHERE id = %s", [document_id]).fetchone()
+        assert row is not None
+        return self.expected_objects(document_id, row[0])
 
     def expected_objects(self, document_id: UUID, edition: str) -> list[str]:
         """The keys that belong to a document of this edition, sorted."""
