@@ -2,6 +2,7 @@
 
     task.py        the declaration             ingest.py     submit: document and job in the caller's transaction
     originals.py   the files as they came      search.py     full-text search over what is READY
+    detect.py      what type a file is         file_types.py the types that are read, and the signs of others
     app.py         what a worker runs          reports.py    how documents stand, and whether anybody works on them
     pipeline/      what a child does with a document: fetch, parse, chunk, write
 

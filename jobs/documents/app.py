@@ -7,7 +7,7 @@ from jobs.app import App, Handler, JobContext
 from jobs.documents.store_url import default_url
 from jobs.documents.task import INGEST_DOCUMENT, IngestDocument
 
-NEEDED = ("kreuzberg", "obstore")
+NEEDED = ("kreuzberg", "obstore", "pypdfium2", "PIL", "charset_normalizer")
 
 
 def app() -> App:

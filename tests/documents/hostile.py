@@ -38,6 +38,10 @@ def encrypted_office() -> bytes:
     return header.ljust(sector * (directory + 1), b"\0") + entry * 4
 
 
+def as_it_was(part: IO[bytes], old: bytes) -> None:
+    part.write(old)
+
+
 def with_parts(source: bytes, changed: Mapping[str, Part]) -> bytes:
     """A ZIP file like `source`, but with these parts, which may be large."""
     buffer = io.BytesIO()
@@ -48,7 +52,7 @@ def with_parts(source: bytes, changed: Mapping[str, Part]) -> bytes:
         old = {name: before.read(name) for name in before.namelist()}
         for name in [*old, *(name for name in changed if name not in old)]:
             with after.open(name, "w", force_zip64=True) as part:
-                changed.get(name, IO.write)(part, old.get(name, b""))
+                changed.get(name, as_it_was)(part, old.get(name, b""))
     return buffer.getvalue()
 
 
