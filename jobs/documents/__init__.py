@@ -1,7 +1,7 @@
 """The kind `ingest-document`: from a file to text that can be searched.
 
     task.py      the declarations              submit.py    object, document and job, in the caller's transaction
-    intake.py    a file on its way in          detect.py    what type it is, and whether anything reads that
+    intake.py    a file on its way in          detect.py    what type it is, by file_types.py
     objects.py   the object store              keys.py      where each object of a document lies in it
     search.py    what is found                 reports.py   how documents stand, and whether anybody works on them
     reindex.py   a new index, the old serves   delete.py    index, assets, original, row

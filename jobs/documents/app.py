@@ -21,7 +21,7 @@ from jobs.documents.task import (
     IngestDocument,
 )
 
-NEEDED = ("kreuzberg", "obstore")
+NEEDED = ("kreuzberg", "obstore", "pypdfium2", "PIL", "charset_normalizer")
 SWEEP_EVERY = timedelta(days=1)
 FOLDER_SECONDS = 60
 

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import PurePath
 
-from jobs.documents import types
+from jobs.documents import file_types
 from jobs.documents.errors import DAMAGED, EMPTY, NOT_TEXT, PASSWORD, UNSUPPORTED, UnreadableDocument
 
 HEAD_BYTES = 64 << 10  # enough for the names of the first parts of an office file
@@ -38,16 +38,16 @@ def detect(filename: str, head: bytes, size: int) -> str:
         raise UnreadableDocument(EMPTY)
     named = type_by_name(filename)
     if _is_pdf(head, named):
-        return types.PDF
+        return file_types.PDF
     if head.startswith(_ZIP):
         return zip_type(_local_names(head), named)
     if head.startswith(_OLE):
         return _ole_type(head, named)
     if head.startswith(b"{\\rtf"):
-        return types.RTF
-    if named in types.BINARY_SUFFIXES.values():
+        return file_types.RTF
+    if named in file_types.BINARY_SUFFIXES.values():
         return str(named)
-    if types.REFUSED.match(head):
+    if file_types.REFUSED.match(head):
         raise UnreadableDocument(UNSUPPORTED)
     return _text_type(head, named)
 
@@ -66,24 +66,28 @@ def ole_directory(head: bytes) -> int | None:
 def type_by_name(filename: str) -> str | None:
     """The type that the extension stands for; None where it stands for none that can be read."""
     suffix = _SUFFIX.fullmatch(PurePath(filename).suffix)
-    return types.BY_SUFFIX.get(suffix[1].lower()) if suffix else None
+    return file_types.BY_SUFFIX.get(suffix[1].lower()) if suffix else None
 
 
-def zip_type(names: Iterable[str], named: str | None) -> str:
-    """The type of a ZIP file with parts of these names; the first may be followed by its declared type.
+def zip_type(names: Iterable[str], named: str | None, *, is_complete: bool = False) -> str:
+    """The type of a ZIP file with parts of these names; `mimetype` may be followed by what that part says.
 
-    Raises `UnreadableDocument` for an archive of other files.
+    Raises `UnreadableDocument` for an archive of other files, and if `is_complete` for a document without its parts.
     """
-    for name in names:
-        if name.startswith("mimetype") and name[8:] in types.ZIP_DECLARED:
-            return name[8:]
-        for folder, family in types.ZIP_FOLDERS.items():
-            if name.startswith(folder):
-                return named if named in types.ZIP_FAMILIES[family] else family
-    # A name that promises another signature than ZIP's promises too much.
-    if named in types.ZIP_TYPES:
-        return named
-    raise UnreadableDocument(UNSUPPORTED)
+    names = list(names)
+    for folder, family in file_types.ZIP_FOLDERS.items():
+        if any(name.startswith(folder) for name in names):
+            return named if named in file_types.ZIP_FAMILIES[family] else family
+    declared = next(
+        (name[8:] for name in names if name.startswith("mimetype") and name[8:] in file_types.ZIP_PARTS), named
+    )
+    if declared not in file_types.ZIP_TYPES:
+        raise UnreadableDocument(UNSUPPORTED)
+    is_office = any(declared in family for family in file_types.ZIP_FAMILIES.values())
+    needed = file_types.ZIP_PARTS.get(declared)
+    if is_complete and (is_office or (needed is not None and needed not in names)):
+        raise UnreadableDocument(DAMAGED)
+    return declared
 
 
 def utf16_without_mark(head: bytes) -> str | None:
@@ -107,18 +111,18 @@ def utf16_without_mark(head: bytes) -> str | None:
 
 def _is_pdf(head: bytes, named: str | None) -> bool:
     start = head.find(_PDF, 0, _PDF_WITHIN)
-    return start >= 0 and (named == types.PDF or not head[:start].strip(b"\xef\xbb\xbf\0 \t\r\n"))
+    return start >= 0 and (named == file_types.PDF or not head[:start].strip(b"\xef\xbb\xbf\0 \t\r\n"))
 
 
 def _ole_type(head: bytes, named: str | None) -> str:
     if _OLE_ENCRYPTED.encode("utf-16-le") in head:
         raise UnreadableDocument(PASSWORD)
-    for stream, mime_type in types.OLE_STREAMS.items():
+    for stream, mime_type in file_types.OLE_STREAMS.items():
         if stream.encode("utf-16-le") in head:
             return mime_type
-    if named in types.OLE_TYPES:
+    if named in file_types.OLE_TYPES:
         return str(named)
-    if named in types.ZIP_TYPES:  # encrypted, perhaps, and says so further on
+    if named in file_types.ZIP_TYPES:  # encrypted, perhaps, and says so further on
         return str(named)
     raise UnreadableDocument(UNSUPPORTED)
 
@@ -128,9 +132,9 @@ def _text_type(head: bytes, named: str | None) -> str:
     if markup and markup[1].lower() == b"svg":
         raise UnreadableDocument(UNSUPPORTED)
     is_text = head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" not in head or utf16_without_mark(head) is not None
-    if markup and named not in types.TEXT_TYPES - {types.PLAIN, types.XML}:
-        return types.HTML
-    if named in types.TEXT_TYPES:
+    if markup and named not in file_types.TEXT_TYPES - {file_types.PLAIN, file_types.XML}:
+        return file_types.HTML
+    if named in file_types.TEXT_TYPES:
         if is_text:
             return str(named)
         raise UnreadableDocument(NOT_TEXT)
@@ -139,7 +143,7 @@ def _text_type(head: bytes, named: str | None) -> str:
     # Without a name that calls it text, it must look like it.
     if not is_text or (b"\0" not in head and _CONTROL.search(head)):
         raise UnreadableDocument(UNSUPPORTED)
-    return types.XML if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<?xml") else types.PLAIN
+    return file_types.XML if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<?xml") else file_types.PLAIN
 
 
 def _local_names(head: bytes) -> Iterator[str]:

@@ -14,7 +14,7 @@ from scripts import samples
 from supervisor.testing.processes import WorkerProcess
 from supervisor.testing.waiting import wait_for
 from tests.documents.conftest import Library, chunks_of
-from tests.documents.test_parse import encrypted_pdf
+from tests.documents.hostile import encrypted_pdf
 
 SECTIONS = [("Engines", ["The analytical engine weaves algebraic patterns."]), ("Looms", ["The loom weaves flowers."])]
 PAGES = [["Engines", "The analytical engine weaves."], ["Looms", "The Jacquard loom weaves."]]

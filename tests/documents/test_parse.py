@@ -1,19 +1,14 @@
-"""What is read from files of many formats, and what is said of those that cannot be read."""
+"""What is read from files of many formats."""
 
 import io
-import zipfile
 from collections.abc import Callable
-from pathlib import Path
 
 import docx
 import kreuzberg
 import openpyxl
 import pptx
 import pytest
-from reportlab.lib.pdfencrypt import StandardEncryption
-from reportlab.pdfgen.canvas import Canvas
 
-from jobs.documents.errors import DAMAGED, NO_TEXT, NOT_TEXT, TOO_MUCH, UNSUPPORTED, UnreadableDocument
 from jobs.documents.pipeline import parse as parsing
 from jobs.documents.pipeline.chunk import chunk
 from pools.symptoms import memory_sign
@@ -31,12 +26,6 @@ def saved(save: Callable[[io.BytesIO], object]) -> bytes:
     buffer = io.BytesIO()
     save(buffer)
     return buffer.getvalue()
-
-
-def refusal(filename: str, content: bytes) -> str:
-    with pytest.raises(UnreadableDocument) as caught:
-        parsed(filename, content)
-    return str(caught.value)
 
 
 def by_python_docx() -> bytes:
@@ -171,86 +160,6 @@ def test_the_content_decides_what_a_file_is_not_its_name() -> None:
 def test_the_name_may_be_anything() -> None:
     for name in ("a.\n", "a." + "x" * 300, ".md", "", "a.../b", "a.\N{SNOWMAN}"):
         assert parsed(name, b"plain words").pages
-
-
-@pytest.mark.parametrize("content", [b"", b" \n\t\n "])
-@pytest.mark.parametrize("name", ["a.pdf", "a.docx", "a.txt", "a"])
-def test_an_empty_file_is_refused(name: str, content: bytes) -> None:
-    assert refusal(name, content) == "The file is empty."
-
-
-def encrypted_pdf() -> bytes:
-    buffer = io.BytesIO()
-    canvas = Canvas(buffer, encrypt=StandardEncryption("secret", strength=128))
-    canvas.drawString(72, 700, "hidden")
-    canvas.save()
-    return buffer.getvalue()
-
-
-def test_a_document_with_a_password_is_refused() -> None:
-    assert refusal("a.pdf", encrypted_pdf()) == "The document is protected by a password."
-    office = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + "EncryptedPackage".encode("utf-16-le") + bytes(600)
-    assert refusal("a.docx", office) == "The document is protected by a password."
-
-
-def bomb(member: str, size: int) -> bytes:
-    buffer = io.BytesIO()
-    with (
-        zipfile.ZipFile(io.BytesIO(samples.docx(SECTIONS))) as source,
-        zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as target,
-    ):
-        for name in source.namelist():
-            if name != member:
-                target.writestr(name, source.read(name))
-                continue
-            start, end = source.read(name).split(b"The Jacquard")
-            with target.open(name, "w", force_zip64=True) as packed:
-                packed.write(start)
-                for _ in range(size >> 20):
-                    packed.write(b"a" * (1 << 20))
-                packed.write(end)
-    return buffer.getvalue()
-
-
-def test_a_zip_bomb_is_refused() -> None:
-    assert refusal("a.docx", bomb("word/document.xml", 200 << 20)) == TOO_MUCH
-
-
-@pytest.mark.parametrize(
-    ("filename", "make"),
-    [
-        ("garbage.pdf", lambda: bytes(range(128, 256)) * 50),
-        ("text.pdf", lambda: b"only words\n" * 20),
-        ("cut.docx", lambda: samples.docx(SECTIONS)[:900]),
-        ("cut.xlsx", lambda: samples.xlsx({"a": [["b"]]})[:700]),
-        ("cut.pdf", lambda: samples.pdf([["a"]])[:200]),
-        ("cut.epub", lambda: samples.epub("Book", SECTIONS)[:600]),
-    ],
-)
-def test_a_damaged_document_is_refused(filename: str, make: Callable[[], bytes]) -> None:
-    assert refusal(filename, make()) == DAMAGED
-
-
-@pytest.mark.parametrize(
-    ("filename", "content"),
-    [
-        ("a.zip", samples.archive({"a.txt": b"words"})),
-        ("a.png", b"\x89PNG\r\n\x1a\n" + bytes(100)),
-        ("a.bin", bytes(range(256))),
-        ("a", Path("/bin/true").read_bytes()),
-    ],
-)
-def test_a_type_that_nothing_reads_is_refused(filename: str, content: bytes) -> None:
-    assert refusal(filename, content) == UNSUPPORTED
-
-
-def test_binary_data_that_calls_itself_text_is_refused() -> None:
-    assert refusal("a.txt", b"a\0\0\0b\1\0\0" * 10) == NOT_TEXT
-
-
-def test_a_document_without_text_is_refused() -> None:
-    assert refusal("a.pdf", samples.pdf([[]])) == NO_TEXT
-    assert refusal("a.html", b"<html><body><img src='a.png'></body></html>") == NO_TEXT
 
 
 @pytest.mark.parametrize(

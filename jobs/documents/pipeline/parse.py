@@ -1,16 +1,11 @@
-"""From a file to pages of text and images. Only a child parses.
-
-parse.py     which way for which type       text.py      encodings, and text of any size
-extract.py   the library that reads most    pdf.py       parts of long ones, images
-archive.py   office files as ZIP files      parsed.py    the port
-"""
+"""From a file to pages of text and images: which way for which type. Only a child parses."""
 
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from jobs.documents import types
+from jobs.documents import file_types
 from jobs.documents.detect import HEAD_BYTES, detect, ole_directory, type_by_name, zip_type
 from jobs.documents.pipeline.archive import images_inside, names_inside
 from jobs.documents.pipeline.extract import PARSER, clean, extract
@@ -22,14 +17,14 @@ from jobs.documents.pipeline.text import decode, encoding_of
 
 BIG_SHEET_BYTES = 2_000_000  # packed; from here on the names of sheets are not worth half as much memory again
 
-WORD = types.ZIP_FAMILIES[types.WORD]
+WORD = file_types.ZIP_FAMILIES[file_types.WORD]
 SHEETS = (
     "application/vnd.openxmlformats-officedocument.spreadsheetml.",
     "application/vnd.ms-excel",
     "application/vnd.oasis.opendocument.spreadsheet",
 )
 # Read as they are: lines of them say more than a table that was made from them, and cost nothing.
-AS_IS = frozenset({types.PLAIN, "text/csv", "text/tab-separated-values"})
+AS_IS = frozenset({file_types.PLAIN, "text/csv", "text/tab-separated-values"})
 MAIL = "message/rfc822"  # each part of it has an encoding of its own
 
 _HTML_HEAD = re.compile(r"\A---\n.*?\n(?:---|## [\w:.-]+: [^\n]*)\n", re.DOTALL)
@@ -46,13 +41,13 @@ def parse(filename: str, path: Path) -> ParsedDocument:
     of any size is read as a stream, and so are the parts of a long PDF.
     """
     mime_type = _detect(filename, path)
-    if mime_type == types.PDF:
+    if mime_type == file_types.PDF:
         return parse_pdf(path)
     if mime_type in AS_IS:
         return _document(mime_type, None, (Page(None, clean(block)) for block in decode(path, encoding_of(path))))
-    if mime_type == types.MARKDOWN:
+    if mime_type == file_types.MARKDOWN:
         return _document(mime_type, None, markdown_pages(clean(block) for block in decode(path, encoding_of(path))))
-    if mime_type in types.ZIP_TYPES:
+    if mime_type in file_types.ZIP_TYPES:
         return _parse(path, mime_type, images_inside(path))
     return _parse(path, mime_type, ())
 
@@ -64,10 +59,10 @@ def _detect(filename: str, path: Path) -> str:
             file.seek(at)
             head += file.read(HEAD_BYTES)
     mime_type = detect(filename, head, path.stat().st_size)
-    if mime_type not in types.ZIP_TYPES or not head.startswith(b"PK"):
+    if mime_type not in file_types.ZIP_TYPES or not head.startswith(b"PK"):
         return mime_type
-    found = zip_type(names_inside(path), type_by_name(filename))
-    return mime_type if mime_type in types.ZIP_DECLARED else found
+    told_by_head = mime_type if mime_type in file_types.ZIP_PARTS else type_by_name(filename)
+    return zip_type(names_inside(path), told_by_head, is_complete=True)
 
 
 def _parse(path: Path, mime_type: str, assets: Iterable[Asset]) -> ParsedDocument:
@@ -89,15 +84,15 @@ def _prepared(path: Path, mime_type: str, target: Path) -> Path:
     """The file as kreuzberg reads it without loss: in UTF-8, and without character references where it drops them."""
     if mime_type in WORD:
         return target if spell_out_word(path, target) else path
-    if mime_type not in types.TEXT_TYPES or mime_type == MAIL:
+    if mime_type not in file_types.TEXT_TYPES or mime_type == MAIL:
         return path
     encoding = encoding_of(path)
-    if encoding == "utf-8" and mime_type != types.XML:
+    if encoding == "utf-8" and mime_type != file_types.XML:
         return path
     with target.open("w", encoding="utf-8", newline="") as file:
         for number, block in enumerate(decode(path, encoding)):
             text = block if number else _XML_ENCODING.sub(r"\1", block)
-            file.write(spell_out_xml(text) if mime_type == types.XML else text)
+            file.write(spell_out_xml(text) if mime_type == file_types.XML else text)
     return target
 
 
@@ -108,7 +103,7 @@ def _document(mime_type: str, title: str | None, pages: Iterable[Page], assets: 
 
 def _readable(markdown: str, mime_type: str) -> str:
     """Markdown as kreuzberg writes it, without what no reader saw: addresses, escapes, the head of HTML."""
-    if mime_type in (types.HTML, types.XHTML):
+    if mime_type in (file_types.HTML, file_types.XHTML):
         markdown = _HTML_HEAD.sub("", markdown, count=1)
     return _ESCAPED.sub(r"\1", _LINK.sub(r"\1", _IMAGE.sub(r"\1", markdown)))
 

@@ -17,11 +17,11 @@ import pypdfium2
 from pypdfium2 import raw
 
 from jobs.documents.errors import PASSWORD, UnreadableDocument
+from jobs.documents.file_types import PDF
 from jobs.documents.pipeline.archive import MAX_ASSET_BYTES, MAX_ASSETS
 from jobs.documents.pipeline.extract import PARSER, clean, extract
 from jobs.documents.pipeline.headings import Page, place_headings
 from jobs.documents.pipeline.parsed import Asset, ParsedDocument, title_of, with_text
-from jobs.documents.types import PDF
 
 PART_PAGES = 100
 PART_BYTES = 8 << 20  # of the file, for the pages of one part
@@ -99,8 +99,8 @@ def _asset(image: pypdfium2.PdfImage, page: int, index: int, seen: set[str]) -> 
         return None
     seen.add(digest)
     key = f"page-{page}-image-{index}-{digest}"
-    if image.get_filters() == ["DCTDecode"]:
-        return Asset(f"{key}.jpg", "image/jpeg", page, stored)
+    if image.get_filters(skip_simple=True) == ["DCTDecode"]:
+        return Asset(f"{key}.jpg", "image/jpeg", page, bytes(image.get_data(decode_simple=True)))
     buffer = io.BytesIO()
     image.get_bitmap().to_pil().save(buffer, "PNG")
     return Asset(f"{key}.png", "image/png", page, buffer.getvalue())

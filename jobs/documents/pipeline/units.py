@@ -1,9 +1,11 @@
 """What the size of a chunk is counted in: characters, or tokens.
 
 A tokenizer belongs to one model, and its vocabulary is megabytes that somebody must fetch, so none is used unless it is
-given. Without, tokens are estimated: of three tokenizers in wide use (those of cl100k, Claude 2 and DeepSeek 3), on
-English, German, French, Russian, Arabic, Hindi, Chinese, Japanese and Korean text, on Markdown, code and CSV, the
-largest count was at most an eighth above the estimate. Leave that much room below a model's limit. An exact unit is one
+given. Without, tokens are estimated. Of three tokenizers in wide use (those of cl100k, Claude 2 and DeepSeek 3), the
+largest count for English, German, French, Chinese, Japanese, Korean, Markdown, code and CSV was at most an eighth above
+the estimate, for Russian and Arabic a quarter, for Hindi two fifths: leave that much room below a model's limit.
+
+An exact unit is one
 function, here of the library `tokenizers`, which reads a local file:
 
     tokenizer = Tokenizer.from_file("tokenizer.json")

@@ -49,7 +49,8 @@ ZIP_FAMILIES = {
     SHEET: frozenset(ZIP_SUFFIXES[suffix] for suffix in ("xlsx", "xltx", "xlsm", "xlsb", "xlam")),
     SLIDES: frozenset(ZIP_SUFFIXES[suffix] for suffix in ("pptx", "ppsx", "potx", "pptm", "potm")),
 }
-ZIP_DECLARED = frozenset({EPUB, f"{_OPEN}text", f"{_OPEN}spreadsheet"})  # in a first part called `mimetype`
+# These say what they are in a part called `mimetype`, and need another one.
+ZIP_PARTS = {EPUB: "META-INF/container.xml", f"{_OPEN}text": "content.xml", f"{_OPEN}spreadsheet": "content.xml"}
 
 # In Microsoft's older container; the name of a stream in it tells the type.
 OLE_STREAMS = {
