@@ -52,6 +52,17 @@ def detect(filename: str, head: bytes, size: int) -> str:
     return _text_type(head, named)
 
 
+def ole_directory(head: bytes) -> int | None:
+    """Where the names of the streams begin in a file of Microsoft's older container; None for any other file.
+
+    What stands there may be appended to `head`, since it is seldom at the beginning.
+    """
+    if not head.startswith(_OLE) or len(head) < 52:
+        return None
+    sector_bits = int.from_bytes(head[30:32], "little")
+    return int.from_bytes(head[48:52], "little") + 1 << sector_bits if sector_bits in (9, 12) else None
+
+
 def type_by_name(filename: str) -> str | None:
     """The type that the extension stands for; None where it stands for none that can be read."""
     suffix = _SUFFIX.fullmatch(PurePath(filename).suffix)

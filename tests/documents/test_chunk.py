@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.documents.pipeline.chunk import Chunk, chunk
+from jobs.documents.pipeline.chunk import Chunk, StructuredChunker, chunk, chunker_from_environment
 from jobs.documents.pipeline.headings import Page, markdown_headings
+from jobs.documents.pipeline.units import tokens
 from tests.documents.conftest import DOCUMENT
 
 SENTENCE = "The quick brown fox jumps over the lazy dog. "
 
 
 def chunks(text: str, size: int = 200, overlap: int = 30) -> list[Chunk]:
-    return list(chunk(DOCUMENT, [Page(None, text, markdown_headings(text))], size=size, overlap=overlap))
+    return list(StructuredChunker(size, overlap)(DOCUMENT, [Page(None, text, markdown_headings(text))]))
 
 
 def places(text: str, found: list[Chunk]) -> list[tuple[int, int]]:
@@ -129,14 +130,45 @@ def test_a_letter_with_endless_marks_does_not_stop_it() -> None:
 
 def test_marks_longer_than_a_whole_chunk_do_not_stop_it() -> None:
     text = "a" + "\u0301" * 200
-    assert "".join(each.text for each in chunk(DOCUMENT, [Page(1, text, [])], size=16, overlap=0)) == text
-    assert len(list(chunk(DOCUMENT, [Page(1, text, [])], size=16, overlap=4))) < 100
+    assert "".join(each.text for each in StructuredChunker(16, 0)(DOCUMENT, [Page(1, text, [])])) == text
+    assert len(list(StructuredChunker(16, 4)(DOCUMENT, [Page(1, text, [])]))) < 100
 
 
 @pytest.mark.parametrize(("size", "overlap"), [(15, 0), (100, 26), (100, -1)])
 def test_sizes_that_cannot_work_are_refused(size: int, overlap: int) -> None:
     with pytest.raises(ValueError, match=f"size={size}"):
-        chunk(DOCUMENT, [], size=size, overlap=overlap)
+        StructuredChunker(size, overlap)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ".join(f"The fox jumps over {number} dogs." for number in range(200)),
+        " ".join(f"Wettervorhersagegenauigkeit{number}" for number in range(300)),
+        "".join(map(chr, range(0x4E00, 0x5200))),
+    ],
+    ids=["sentences", "long words", "one word"],
+)
+def test_a_size_in_tokens_holds_for_every_chunk(text: str) -> None:
+    found = list(StructuredChunker(64, 16, "tokens")(DOCUMENT, [Page(None, text)]))
+    assert all(len(tokens(each.text)) <= 64 for each in found)
+    assert min(len(tokens(each.text)) for each in found[:-1]) >= 32
+    spans = places(text, found)
+    assert all(after <= end for (_, end), (after, _) in pairwise(spans))
+    assert all(len(tokens(text[after:end])) <= 16 for (_, end), (after, _) in pairwise(spans))
+    assert not text[spans[-1][1] :].strip()
+
+
+def test_the_environment_says_how_large_chunks_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chunker_from_environment().name == "structured 1500/150 characters"
+    monkeypatch.setenv("CHUNK_SIZE", "400")
+    monkeypatch.setenv("CHUNK_UNIT", "tokens")
+    assert chunker_from_environment().name == "structured 400/40 tokens"
+    monkeypatch.setenv("CHUNK_OVERLAP", "0")
+    assert chunker_from_environment().name == "structured 400/0 tokens"
+    monkeypatch.setenv("CHUNK_UNIT", "pages")
+    with pytest.raises(ValueError, match="characters or tokens"):
+        chunker_from_environment()
 
 
 TEXTS = st.text(
@@ -150,8 +182,8 @@ def test_whatever_the_text_every_character_is_in_a_chunk_in_order_and_no_chunk_i
 ) -> None:
     overlap = min(overlap, size // 4)
     page = Page(7, text, markdown_headings(text))
-    found = list(chunk(DOCUMENT, [page], size=size, overlap=overlap))
-    assert found == list(chunk(DOCUMENT, [page], size=size, overlap=overlap))
+    found = list(StructuredChunker(size, overlap)(DOCUMENT, [page]))
+    assert found == list(StructuredChunker(size, overlap)(DOCUMENT, [page]))
     assert [each.position for each in found] == list(range(len(found)))
     assert all(0 < len(each.text) <= size and each.page == 7 for each in found)
     covered = 0

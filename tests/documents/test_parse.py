@@ -267,7 +267,7 @@ def test_what_kreuzberg_says_of_exhausted_memory_is_a_sign_of_memory(
     def fail(*_: object) -> None:
         raise kreuzberg.ParsingError(words)
 
-    monkeypatch.setattr(kreuzberg, "extract_bytes_sync", fail)
+    monkeypatch.setattr(kreuzberg, "extract_file_sync", fail)
     with pytest.raises((MemoryError, RuntimeError)) as caught:
         parsed("a.pdf", samples.pdf([["a"]]))
     assert memory_sign(caught.value, is_near_limit=near_limit)
@@ -277,6 +277,6 @@ def test_a_failure_that_nobody_knows_stays_what_it_is(monkeypatch: pytest.Monkey
     def fail(*_: object) -> None:
         raise RuntimeError("what is this?")
 
-    monkeypatch.setattr(kreuzberg, "extract_bytes_sync", fail)
+    monkeypatch.setattr(kreuzberg, "extract_file_sync", fail)
     with pytest.raises(RuntimeError, match="what is this"):
         parsed("a.pdf", samples.pdf([["a"]]))

@@ -19,7 +19,7 @@ from jobs.documents.database import Connection, connected
 from jobs.documents.errors import NO_TEXT, UnreadableDocument
 from jobs.documents.keys import asset_key, snapshot_key
 from jobs.documents.pipeline.attempt import CLIENT, Attempt, Stage
-from jobs.documents.pipeline.chunk import Chunk, chunk
+from jobs.documents.pipeline.chunk import Chunk, StructuredChunker, chunker_from_environment
 from jobs.documents.pipeline.embed import embed_chunks, embedder_from_environment
 from jobs.documents.pipeline.index import Index, PostgresIndex
 from jobs.documents.pipeline.parse import Asset, ParsedDocument, parse
@@ -67,7 +67,7 @@ def ingest(payload: IngestDocument, job: JobContext) -> None:
             job.progress(0.05, "parsing")
             parsed = parse(attempt.filename, folder / "original")
             attempt.enter(Stage.CHUNKING, 0.4, "chunking")
-            _write_snapshot(attempt, parsed, snapshot)
+            _write_snapshot(attempt, parsed, chunker_from_environment(), snapshot)
             assets = _store_assets(attempt, parsed.assets)
             failpoint(Failpoint.DOCUMENT_ASSETS)
             attempt.objects.put(snapshot_key(attempt.document_id, attempt.edition), snapshot)
@@ -86,7 +86,7 @@ def ingest(payload: IngestDocument, job: JobContext) -> None:
     failpoint(Failpoint.DOCUMENT_READY)
 
 
-def _write_snapshot(attempt: Attempt, parsed: ParsedDocument, path: Path) -> None:
+def _write_snapshot(attempt: Attempt, parsed: ParsedDocument, chunker: StructuredChunker, path: Path) -> None:
     header = SnapshotHeader(
         document_id=attempt.document_id,
         filename=attempt.filename,
@@ -96,11 +96,11 @@ def _write_snapshot(attempt: Attempt, parsed: ParsedDocument, path: Path) -> Non
         title=parsed.title,
         pages=parsed.page_count,
         parser=parsed.parser,
-        chunker="oomph",
+        chunker=chunker.name,
         created_by=f"oomph {version('oomph')}",
     )
     with SnapshotWriter(path, header) as writer:
-        for each in chunk(attempt.document_id, parsed.pages):
+        for each in chunker(attempt.document_id, parsed.pages):
             writer.write(each)
     if not writer.chunks:
         raise UnreadableDocument(NO_TEXT)
