@@ -166,6 +166,12 @@ def test_an_answer_that_is_not_what_was_asked_is_told(
         embedder.embed(["a", "b"])
 
 
+def test_vectors_longer_than_an_index_holds_are_refused(server: EmbeddingServer) -> None:
+    server.script({"dimensions": 4001})
+    with pytest.raises(EmbeddingRefused, match="4001 dimensions, an index holds 4000 at most; ask for fewer"):
+        server.embedder().embed(["a"])
+
+
 def test_a_model_that_cannot_make_shorter_vectors_is_told(server: EmbeddingServer) -> None:
     server.script({"dimensions": 64})
     with pytest.raises(EmbeddingError, match="64 dimensions where EMBEDDING_DIMENSIONS asks for 8"):

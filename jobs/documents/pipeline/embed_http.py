@@ -12,7 +12,7 @@ from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError
 from urllib3.exceptions import HTTPError, LocationValueError, MaxRetryError
 
 from jobs.documents.errors import EmbeddingError, EmbeddingRefused
-from jobs.documents.pipeline.embed import BATCH_SIZE, RETRIES, TIMEOUT_SECONDS, Vector
+from jobs.documents.pipeline.embed import BATCH_SIZE, MAX_DIMENSIONS, RETRIES, TIMEOUT_SECONDS, Vector
 
 CONNECT_SECONDS = 10
 # Of the texts in one request. Some servers take 8,192 tokens at once and split no batch; a character is rarely more
@@ -115,6 +115,11 @@ class HttpEmbedder:
                     + ("EMBEDDING_DIMENSIONS asks for " if self._dimensions else "those before had ")
                     + f"{self._seen}"
                 )
+        if self._seen and self._seen > MAX_DIMENSIONS:
+            raise EmbeddingRefused(
+                f"The model {self.name!r} makes vectors of {self._seen} dimensions, an index holds {MAX_DIMENSIONS} at "
+                "most; ask for fewer with EMBEDDING_DIMENSIONS."
+            )
         return [array("f", item.embedding) for item in items]
 
     def _refusal(self, answer: urllib3.BaseHTTPResponse) -> Exception:
