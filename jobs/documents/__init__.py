@@ -3,7 +3,8 @@
     task.py      the declarations              submit.py    object, document and job, in the caller's transaction
     intake.py    a file on its way in          detect.py    what type it is, by file_types.py
     objects.py   the object store              keys.py      where each object of a document lies in it
-    search.py    what is found                 reports.py   how documents stand, and whether anybody works on them
+    search.py    what is found                 question.py  what a search compares with vectors
+    reports.py   how documents stand, and whether anybody works on them
     reindex.py   a new index, the old serves   delete.py    index, assets, original, row
     cleanup.py   what nobody owns any more     folder.py    a folder that is kept ingested
     app.py       what a worker runs            pipeline/    what a child does: parse, chunk, embed, index
@@ -13,8 +14,9 @@ What is imported here imports neither the parser nor the object store, so a serv
 
 from jobs.documents.delete import delete
 from jobs.documents.errors import DocumentError, UnreadableDocument
+from jobs.documents.question import QuestionVector
 from jobs.documents.reindex import reindex
-from jobs.documents.search import Hit, search
+from jobs.documents.search import Hit, Hits, search
 from jobs.documents.submit import Submission, submit
 from jobs.documents.task import INGEST_DOCUMENT, IngestDocument, Source
 
@@ -22,7 +24,9 @@ __all__ = [
     "INGEST_DOCUMENT",
     "DocumentError",
     "Hit",
+    "Hits",
     "IngestDocument",
+    "QuestionVector",
     "Source",
     "Submission",
     "UnreadableDocument",

@@ -31,7 +31,10 @@ def clean_up(payload: CleanUpDocument) -> None:
 
 
 def sweep(_: Tick) -> None:
-    """The work of `sweep-document-objects`: what belongs to no document, and is older than a day, goes."""
+    """The work of `sweep-document-objects`: what belongs to no document, and is older than a day, goes.
+
+    So does the table of a model that no document is embedded by any more.
+    """
     objects = Objects()
     before = datetime.now(UTC) - UNKNOWN_FOR
     removed = 0
@@ -42,6 +45,8 @@ def sweep(_: Tick) -> None:
             document_id = _uuid(name)
             if document_id is not None and all(each.modified < before for each in stored):
                 removed += _remove_all_but_own(db, objects, document_id, [each.key for each in stored])
+        for (model,) in db.execute(statement("forget_models")).fetchall():
+            log.info("no document has vectors of the model %s any more; their table is dropped", model)
     if removed:
         log.warning("%s objects in %s belonged to no document and are removed", removed, objects.url)
 

@@ -10,7 +10,7 @@ ALTER TABLE background_document_chunks
 
 -- Vectors of two models cannot be compared, and an HNSW index holds vectors of one length. So each model has a table,
 -- background_vectors_<id>: its index is a plain one that the planner always sees, a change of models never locks or
--- rebuilds what serves, and a model that nobody uses any more goes with its table.
+-- rebuilds what serves, and the index of a model that nobody uses any more goes with its table.
 CREATE TABLE background_vector_models (
     id         integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     dimensions integer NOT NULL CHECK (dimensions BETWEEN 1 AND 4000), -- an HNSW index holds no more
@@ -70,11 +70,18 @@ DECLARE
     -- Half the precision, which is more than a search can tell, is what an index takes of vectors as long as these.
     type text := CASE WHEN given_dimensions <= 2000 THEN 'vector' ELSE 'halfvec' END;
 BEGIN
-    IF background_vector_table(given_model, given_dimensions) IS NULL THEN
-        PERFORM pg_advisory_xact_lock(hashtextextended('background_vectors', 0));
-        INSERT INTO background_vector_models (model, dimensions) VALUES (given_model, given_dimensions)
-            ON CONFLICT DO NOTHING;
+    made := background_vector_table(given_model, given_dimensions);
+    IF made IS NOT NULL THEN
+        BEGIN
+            EXECUTE format('LOCK TABLE %s IN ROW EXCLUSIVE MODE', made);
+            RETURN made;
+        EXCEPTION WHEN undefined_table THEN
+            NULL; -- forgotten since it was looked up
+        END;
     END IF;
+    PERFORM pg_advisory_xact_lock(hashtextextended('background_vectors', 0));
+    INSERT INTO background_vector_models (model, dimensions) VALUES (given_model, given_dimensions)
+        ON CONFLICT DO NOTHING;
     SELECT 'background_vectors_' || id INTO STRICT made FROM background_vector_models
      WHERE model = given_model AND dimensions = given_dimensions;
     IF background_vector_table(given_model, given_dimensions) IS NOT NULL THEN
@@ -92,6 +99,40 @@ BEGIN
     EXECUTE format('CREATE INDEX %I ON %I USING hnsw (embedding %I.%I)', made || '_embedding', made,
                    extension, type || '_cosine_ops');
     RETURN made;
+END $$;
+
+-- Drops the tables of models that no chunk has a vector of, and names the models: once another one is used, the index of
+-- the one before would keep its size for ever. What is in use at the moment is passed over, until the next time.
+CREATE FUNCTION background_forget_models() RETURNS SETOF text LANGUAGE plpgsql
+  SET search_path FROM CURRENT SET lock_timeout = '2s' AS $$
+DECLARE
+    given record;
+    vectors text;
+    is_used boolean;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('background_vectors', 0)) THEN
+        RETURN;
+    END IF;
+    FOR given IN SELECT id, model FROM background_vector_models LOOP
+        vectors := 'background_vectors_' || given.id;
+        BEGIN
+            IF to_regclass(vectors) IS NOT NULL THEN
+                EXECUTE format('SELECT EXISTS (SELECT FROM %I)', vectors) INTO is_used;
+                CONTINUE WHEN is_used;
+                -- Dropping a foreign key locks both tables. Who writes locks its vectors first, so these are not waited
+                -- for while the chunks are held.
+                LOCK TABLE background_document_chunks IN ACCESS EXCLUSIVE MODE;
+                EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE NOWAIT', vectors);
+                EXECUTE format('SELECT EXISTS (SELECT FROM %I)', vectors) INTO is_used;
+                CONTINUE WHEN is_used;
+                EXECUTE format('DROP TABLE %I', vectors);
+            END IF;
+            DELETE FROM background_vector_models WHERE id = given.id;
+            RETURN NEXT given.model;
+        EXCEPTION WHEN lock_not_available THEN
+            NULL;
+        END;
+    END LOOP;
 END $$;
 
 -- The chunks whose vectors of this model are nearest, in documents whose index is complete; none where the model has no

@@ -13,13 +13,13 @@ import urllib3
 
 from jobs.documents.pipeline.chunk import Chunk, chunk_id
 from jobs.documents.pipeline.embed import Embedder, embed_chunks
-from jobs.documents.pipeline.embed_http import RETRIES, HttpEmbedder
+from jobs.documents.pipeline.embed_http import RETRYING, HttpEmbedder
 from jobs.documents.pipeline.index import PostgresIndex
 from jobs.documents.pipeline.vectors import VectorFile, VectorWriter
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 ROOT = Path(__file__).parents[2]
-QUICK = RETRIES.new(backoff_factor=0.01, backoff_jitter=0)
+QUICK = RETRYING.new(backoff_factor=0.01, backoff_jitter=0)
 
 
 class EmbeddingServer:
@@ -30,7 +30,7 @@ class EmbeddingServer:
         self.url = f"{self.root}/v1"
 
     def embedder(self, model: str = "counts", **settings: Any) -> HttpEmbedder:
-        return HttpEmbedder(self.url, model, **{"retries": QUICK, **settings})
+        return HttpEmbedder(self.url, model, **{"retrying": QUICK, **settings})
 
     def script(self, *steps: dict[str, Any]) -> None:
         assert urllib3.request("PUT", f"{self.root}/script", json=steps).status == 200

@@ -1,5 +1,7 @@
 """Which embedder the settings name, what it is given of a chunk, and a local model."""
 
+import subprocess
+import sys
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -124,3 +126,12 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
 
 def similarity(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def test_who_searches_loads_neither_the_parser_nor_the_object_store() -> None:
+    look = (
+        "import sys, jobs.documents.pipeline.embed_http; loaded = {name.partition('.')[0] for name in sys.modules}; "
+        "print(loaded & {'kreuzberg', 'obstore', 'psycopg', 'numpy', 'asyncio'})"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "set()\n"

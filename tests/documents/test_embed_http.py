@@ -10,7 +10,7 @@ import pytest
 
 from jobs.documents.errors import EmbeddingError, EmbeddingRefused
 from jobs.documents.pipeline.embed import embed_question
-from jobs.documents.pipeline.embed_http import MAX_BATCH_CHARS, RETRIES, HttpEmbedder, batches
+from jobs.documents.pipeline.embed_http import MAX_BATCH_CHARS, RETRYING, HttpEmbedder, batches
 from tests.documents.embedding import EmbeddingServer, embedding_server
 from tests.documents.embedding_server import DIMENSIONS, vector
 
@@ -89,13 +89,13 @@ def test_a_rate_limit_is_waited_for_as_long_as_it_says(server: EmbeddingServer) 
 
 def test_a_rate_limit_of_an_hour_is_not_waited_out(server: EmbeddingServer) -> None:
     server.script(*[{"status": 429, "headers": {"Retry-After": "3600"}}] * 2)
-    retries = RETRIES.new(total=1)
-    retries.retry_after_max = 1
+    retrying = RETRYING.new(total=1)
+    retrying.retry_after_max = 1
     started = time.monotonic()
     with pytest.raises(EmbeddingError, match="answered 429"):
-        server.embedder(retries=retries).embed(["a"])
+        server.embedder(retrying=retrying).embed(["a"])
     assert time.monotonic() - started < 10
-    assert RETRIES.retry_after_max <= 60
+    assert RETRYING.retry_after_max <= 60
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -110,12 +110,12 @@ def test_a_server_that_stalls_is_a_temporary_failure(server: EmbeddingServer) ->
     server.script(*[{"delay": 5}] * 2)
     started = time.monotonic()
     with pytest.raises(EmbeddingError, match=r"/v1/embeddings did not answer: .*timed out"):
-        server.embedder(timeout=0.3, retries=RETRIES.new(total=1, backoff_factor=0)).embed(["a"])
+        server.embedder(timeout=0.3, retrying=RETRYING.new(total=1, backoff_factor=0)).embed(["a"])
     assert time.monotonic() - started < 5
 
 
 def test_a_server_that_is_not_there_is_a_temporary_failure(unused_tcp_port: int) -> None:
-    embedder = HttpEmbedder(f"http://127.0.0.1:{unused_tcp_port}/v1", "m", retries=RETRIES.new(total=1))
+    embedder = HttpEmbedder(f"http://127.0.0.1:{unused_tcp_port}/v1", "m", retrying=RETRYING.new(total=1))
     with pytest.raises(EmbeddingError, match=r"did not answer: .*refused"):
         embedder.embed(["a"])
 
@@ -164,6 +164,12 @@ def test_an_answer_that_is_not_what_was_asked_is_told(
     server.script(step)
     with pytest.raises(EmbeddingError, match=sentence):
         embedder.embed(["a", "b"])
+
+
+def test_vectors_longer_than_an_index_holds_are_refused(server: EmbeddingServer) -> None:
+    server.script({"dimensions": 4001})
+    with pytest.raises(EmbeddingRefused, match="4001 dimensions, an index holds 4000 at most; ask for fewer"):
+        server.embedder().embed(["a"])
 
 
 def test_a_model_that_cannot_make_shorter_vectors_is_told(server: EmbeddingServer) -> None:

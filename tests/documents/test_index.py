@@ -11,9 +11,12 @@ import pytest
 from psycopg import errors
 from psycopg.conninfo import make_conninfo
 
+from jobs.documents.pipeline.embed import embed_question
 from jobs.documents.pipeline.index import PostgresIndex
 from jobs.documents.pipeline.vectors import VectorFile, VectorWriter
+from jobs.documents.search import search
 from jobs.migrate import migrate
+from jobs.sql import statement
 from tests.documents.embedding import Connection, EmbeddingServer, Shelf, chunks_of, embedding_server
 from tests.system_server import programs, system_server
 
@@ -111,6 +114,36 @@ def test_each_model_has_a_table_of_its_own(shelf: Shelf, server: EmbeddingServer
     assert [shelf.count(f"background_vectors_{model[0]}") for model in models] == [1, 2, 1]
 
 
+def forget(shelf: Shelf) -> list[str]:
+    return [row[0] for row in shelf.db.execute(statement("forget_models"))]
+
+
+def test_the_table_of_a_model_that_nobody_uses_goes(shelf: Shelf, server: EmbeddingServer) -> None:
+    document = shelf.add("a.txt")
+    shelf.fill(document, ["one"], server.embedder("old"))
+    shelf.fill(document, ["one"], server.embedder("new"))
+    assert forget(shelf) == ["old"]
+    assert forget(shelf) == []
+    assert shelf.db.execute(
+        "SELECT to_regclass('background_vectors_1'), model FROM background_vector_models"
+    ).fetchall() == [(None, "new")]
+    shelf.fill(document, ["one"], server.embedder("old"))
+    assert forget(shelf) == ["new"]
+
+
+def test_a_model_that_is_just_being_used_for_the_first_time_is_not_forgotten(
+    shelf: Shelf, url: str, tmp_path: Path
+) -> None:
+    document = shelf.add("a.txt")
+    shelf.db.execute("SELECT background_make_vector_table('m', 1)")
+    with psycopg.connect(url) as writer:
+        writer.execute("SELECT background_make_vector_table('m', 1)")
+        assert forget(shelf) == []  # and waits for nobody
+        vectors = spilled(tmp_path / "v", [1.0])
+        shelf.index.replace(writer, document, chunks_of(document, ["a"]), vectors)
+    assert shelf.count("background_vectors_1") == 1
+
+
 @pytest.mark.parametrize(
     ("dimensions", "stored"), [(2000, "vector(2000)"), (2001, "halfvec(2001)"), (4000, "halfvec(4000)")]
 )
@@ -190,6 +223,8 @@ def test_the_extension_may_be_in_a_schema_of_its_own(shelf: Shelf, server: Embed
     assert shelf.index.refuses_vectors(shelf.db) is None
     shelf.put("a.txt", "one", "two", embedder=server.embedder())
     assert shelf.count("background_vectors_1") == 2
+    hits = search(shelf.db, "one", vector=embed_question(server.embedder(), "one"))
+    assert hits[0].found_by == ["words", "meaning"]
 
 
 def test_a_role_that_may_not_make_the_extension_is_told(db: Connection, url: str) -> None:

@@ -29,6 +29,7 @@ BATCH_SIZE = 64
 MAX_BATCH_SIZE = 2_048  # what the OpenAI API takes
 TIMEOUT_SECONDS = 60
 MAX_TIMEOUT_SECONDS = 600
+RETRIES = 4
 MAX_DIMENSIONS = 4_000  # of a vector that pgvector can index
 
 
@@ -48,9 +49,12 @@ class Embedder(Protocol):
         ...
 
 
-def embedder_from_environment(environment: Mapping[str, str] = os.environ) -> Embedder | None:
+def embedder_from_environment(
+    environment: Mapping[str, str] = os.environ, *, retries: int = RETRIES
+) -> Embedder | None:
     """The embedder that the settings name; None where they name none.
 
+    `retries` is how often a request is sent again: 4 suit a job, which may wait; a person who searches may rather not.
     Raises `EmbeddingRefused` for settings that cannot be meant, and where the library they need is not installed.
     """
     url = environment.get("EMBEDDING_URL", "")
@@ -67,7 +71,7 @@ def embedder_from_environment(environment: Mapping[str, str] = os.environ) -> Em
     if not model:
         raise EmbeddingRefused("EMBEDDING_URL needs EMBEDDING_MODEL, the name of the model there.")
     try:
-        from jobs.documents.pipeline.embed_http import HttpEmbedder
+        from jobs.documents.pipeline.embed_http import RETRYING, HttpEmbedder
     except ImportError as error:
         raise EmbeddingRefused(f"{error.name} is not installed: EMBEDDING_URL needs oomph[documents].") from error
     return HttpEmbedder(
@@ -77,6 +81,7 @@ def embedder_from_environment(environment: Mapping[str, str] = os.environ) -> Em
         dimensions=dimensions or None,
         batch_size=batch_size,
         timeout=_number(environment, "EMBEDDING_TIMEOUT_SECONDS", TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS),
+        retrying=RETRYING.new(total=retries),
     )
 
 

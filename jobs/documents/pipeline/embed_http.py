@@ -12,7 +12,7 @@ from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError
 from urllib3.exceptions import HTTPError, LocationValueError, MaxRetryError
 
 from jobs.documents.errors import EmbeddingError, EmbeddingRefused
-from jobs.documents.pipeline.embed import BATCH_SIZE, TIMEOUT_SECONDS, Vector
+from jobs.documents.pipeline.embed import BATCH_SIZE, MAX_DIMENSIONS, RETRIES, TIMEOUT_SECONDS, Vector
 
 CONNECT_SECONDS = 10
 # Of the texts in one request. Some servers take 8,192 tokens at once and split no batch; a character is rarely more
@@ -24,8 +24,8 @@ MAX_QUOTED_CHARS = 300  # of a server's own words in an error
 TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 # Within one attempt of the job: at once, then after some 2, 4 and 8 seconds, or when the server says, but at most a
 # minute later: who must wait longer is better off as a later attempt.
-RETRIES = urllib3.Retry(
-    total=4,
+RETRYING = urllib3.Retry(
+    total=RETRIES,
     allowed_methods=None,  # also a POST, as this one changes nothing
     status_forcelist=TEMPORARY,
     backoff_factor=1,
@@ -60,7 +60,7 @@ class HttpEmbedder:
         dimensions: int | None = None,
         batch_size: int = BATCH_SIZE,
         timeout: float = TIMEOUT_SECONDS,
-        retries: urllib3.Retry = RETRIES,
+        retrying: urllib3.Retry = RETRYING,
     ) -> None:
         """`url` is what stands before /embeddings; `timeout` is seconds for each answer.
 
@@ -78,7 +78,7 @@ class HttpEmbedder:
         self._dimensions = dimensions
         self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
         timeouts = urllib3.Timeout(connect=min(CONNECT_SECONDS, timeout), read=timeout)
-        self._pool = _pool(parts, retries=retries, timeout=timeouts)
+        self._pool = _pool(parts, retries=retrying, timeout=timeouts)
         self._seen = dimensions
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
@@ -115,6 +115,11 @@ class HttpEmbedder:
                     + ("EMBEDDING_DIMENSIONS asks for " if self._dimensions else "those before had ")
                     + f"{self._seen}"
                 )
+        if self._seen and self._seen > MAX_DIMENSIONS:
+            raise EmbeddingRefused(
+                f"The model {self.name!r} makes vectors of {self._seen} dimensions, an index holds {MAX_DIMENSIONS} at "
+                "most; ask for fewer with EMBEDDING_DIMENSIONS."
+            )
         return [array("f", item.embedding) for item in items]
 
     def _refusal(self, answer: urllib3.BaseHTTPResponse) -> Exception:

@@ -1,0 +1,97 @@
+"""The whole way with vectors: real workers, a real server of embeddings, and what is found by meaning."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs.documents.pipeline.embed import embed_question
+from jobs.documents.pipeline.index import PostgresIndex
+from jobs.documents.search import Hits, search
+from tests.documents.conftest import Library
+from tests.documents.embedding import EmbeddingServer, embedding_server
+
+ROOT = Path(__file__).parents[2]
+CAR, CAT = b"The automobile of the physician.", b"A feline that sleeps all day long."
+
+
+@pytest.fixture
+def server(library: Library) -> Iterator[EmbeddingServer]:
+    if why := PostgresIndex().refuses_vectors(library.db):
+        pytest.skip(why)
+    with embedding_server() as running:
+        yield running
+
+
+def settings(server: EmbeddingServer) -> dict[str, str]:
+    return {"EMBEDDING_URL": server.url, "EMBEDDING_MODEL": "counts", "EMBEDDING_API_KEY": "sk-secret-4711"}
+
+
+def found(library: Library, server: EmbeddingServer, words: str) -> list[str]:
+    hits: Hits = search(library.db, words, vector=embed_question(server.embedder(), words))
+    return [hit.filename for hit in hits if "meaning" in hit.found_by]
+
+
+def test_a_document_is_found_by_what_it_means(library: Library, server: EmbeddingServer) -> None:
+    server.script({"status": 503}, {"drop": True}, {"status": 429, "headers": {"Retry-After": "1"}})
+    library.start(**settings(server))
+    documents = library.settled(library.submit("car.txt", CAR), library.submit("cat.txt", CAT))
+    assert [(each.status, each.message) for each in documents] == [("READY", None)] * 2
+    assert library.db.execute("SELECT count(*) FROM background_vectors_1").fetchone() == (2,)
+    assert found(library, server, "doctor of the car") == ["car.txt", "cat.txt"]
+
+
+def test_an_embedder_that_refuses_the_key_fails_the_document_with_a_sentence(
+    library: Library, server: EmbeddingServer
+) -> None:
+    server.script({"status": 401, "body": "wrong key: sk-secret-4711"})
+    worker = library.start(**settings(server))
+    (document,) = library.settled(library.submit("car.txt", CAR))
+    assert document.status == "FAILED"
+    assert document.message is not None
+    assert "refuses EMBEDDING_API_KEY" in document.message
+    assert "4711" not in document.message
+    assert "4711" not in worker.log.read_text()
+    assert library.job(document.job_id) == ("dead", 1)
+    assert library.chunks(document.id) == []
+
+
+def test_an_embedder_that_answers_nonsense_is_asked_by_a_later_attempt(
+    library: Library, server: EmbeddingServer
+) -> None:
+    server.script({"vectors": 1})
+    library.start(**settings(server))
+    (document,) = library.settled(library.submit("car.txt", CAR))
+    assert document.status == "READY"
+    assert library.job(document.job_id) == ("succeeded", 2)
+
+
+def oomph_search(library: Library, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", "from supervisor.commands import main; main()", "search", *words]
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={"PATH": "", "DATABASE_URL": library.url, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_command_searches_by_meaning_and_says_when_it_cannot(library: Library, server: EmbeddingServer) -> None:
+    library.start(**settings(server))
+    library.settled(library.submit("car.txt", CAR), library.submit("cat.txt", CAT, collection="pets"))
+    done = oomph_search(library, "cat", **settings(server))
+    assert (done.returncode, done.stdout.count(".txt"), done.stderr) == (0, 2, "")
+    done = oomph_search(library, "cat", "--collection", "pets", "--limit", "1", **settings(server))
+    assert done.stdout.startswith("cat.txt\n")
+    assert oomph_search(library, "cat").stderr == "nothing was found\n"
+    server.script(*[{"status": 500}] * 2)
+    done = oomph_search(library, "feline", **settings(server))
+    assert done.stderr.startswith("Found by words only. http://127.0.0.1:")
+    assert done.stdout.startswith("cat.txt\n")
+    done = oomph_search(library, "feline", **settings(server) | {"EMBEDDING_MODEL": "other"})
+    assert done.returncode == 0
+    assert "no document has vectors of the model other" in done.stderr
