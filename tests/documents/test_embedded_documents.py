@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs.documents.pipeline.embed import embed_question
+from jobs.documents.pipeline.embed import embed_question, embedder_from_environment
 from jobs.documents.pipeline.index import PostgresIndex
 from jobs.documents.search import Hits, search
 from tests.documents.conftest import Library
 from tests.documents.embedding import EmbeddingServer, embedding_server
+from tests.documents.test_embed import local_model
 
 ROOT = Path(__file__).parents[2]
 CAR, CAT = b"The automobile of the physician.", b"A feline that sleeps all day long."
@@ -41,6 +42,20 @@ def test_a_document_is_found_by_what_it_means(library: Library, server: Embeddin
     assert [(each.status, each.message) for each in documents] == [("READY", None)] * 2
     assert library.db.execute("SELECT count(*) FROM background_vectors_1").fetchone() == (2,)
     assert found(library, server, "doctor of the car") == ["car.txt", "cat.txt"]
+
+
+def test_a_model_on_the_workers_own_disk_needs_no_server(library: Library, tmp_path: Path) -> None:
+    if why := PostgresIndex().refuses_vectors(library.db):
+        pytest.skip(why)
+    url = local_model(tmp_path / "tiny").as_uri()
+    library.start(EMBEDDING_URL=url)
+    documents = library.settled(library.submit("car.txt", CAR), library.submit("cat.txt", CAT))
+    assert [(each.status, each.message) for each in documents] == [("READY", None)] * 2
+    embedder = embedder_from_environment({"EMBEDDING_URL": url})
+    assert embedder is not None
+    hits: Hits = search(library.db, "car", vector=embed_question(embedder, "car"))
+    assert [hit.filename for hit in hits] == ["car.txt", "cat.txt"]
+    assert hits.is_hybrid
 
 
 def test_an_embedder_that_refuses_the_key_fails_the_document_with_a_sentence(
