@@ -22,6 +22,8 @@ from jobs.documents.task import (
 )
 
 NEEDED = ("kreuzberg", "obstore", "pypdfium2", "PIL", "charset_normalizer")
+# By the scheme of EMBEDDING_URL: each child would take half a second to import the library of a local model.
+EMBEDDERS = {"http": "embed_http", "https": "embed_http", "file": "embed_local"}
 SWEEP_EVERY = timedelta(days=1)
 FOLDER_SECONDS = 60
 
@@ -30,6 +32,9 @@ def app() -> App:
     """Raises `ImportError` where the extra `documents` is not installed, `ValueError` for an impossible setting."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ImportError(f"{' and '.join(missing)} not installed; install oomph[documents]")
+    embedder = EMBEDDERS.get(os.environ.get("EMBEDDING_URL", "").partition(":")[0])
+    if embedder == "embed_local" and find_spec("model2vec") is None:
+        raise ImportError("model2vec not installed, which EMBEDDING_URL=file:... needs; install oomph[embeddings]")
     # Settled here, where the worker's working folder is still the current one: a child has another.
     os.environ.setdefault("OBJECT_STORE_URL", default_url())
     schedules = [Schedule("sweep-document-objects", SWEEP_OBJECTS, SWEEP_EVERY)]
@@ -44,7 +49,12 @@ def app() -> App:
             Handler(INGEST_FOLDER, ingest_folder),
         ],
         schedules=schedules,
-        preload=["kreuzberg", "obstore", "jobs.documents.pipeline.handler"],
+        preload=[
+            "kreuzberg",
+            "obstore",
+            "jobs.documents.pipeline.handler",
+            *([f"jobs.documents.pipeline.{embedder}"] if embedder else []),
+        ],
     )
 
 

@@ -2,16 +2,24 @@
 
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from jobs.documents.pipeline.embed import embed_question
+from jobs.documents.pipeline.embed import embed_question, embedder_from_environment
 from jobs.documents.pipeline.index import PostgresIndex
+from jobs.documents.reindex import reindex
 from jobs.documents.search import Hits, search
+from jobs.documents.task import Source
+from jobs.migrate import migrate
 from tests.documents.conftest import Library
 from tests.documents.embedding import EmbeddingServer, embedding_server
+from tests.documents.test_embed import local_model
+from tests.system_server import programs, system_server
 
 ROOT = Path(__file__).parents[2]
 CAR, CAT = b"The automobile of the physician.", b"A feline that sleeps all day long."
@@ -43,6 +51,20 @@ def test_a_document_is_found_by_what_it_means(library: Library, server: Embeddin
     assert found(library, server, "doctor of the car") == ["car.txt", "cat.txt"]
 
 
+def test_a_model_on_the_workers_own_disk_needs_no_server(library: Library, tmp_path: Path) -> None:
+    if why := PostgresIndex().refuses_vectors(library.db):
+        pytest.skip(why)
+    url = local_model(tmp_path / "tiny").as_uri()
+    library.start(EMBEDDING_URL=url)
+    documents = library.settled(library.submit("car.txt", CAR), library.submit("cat.txt", CAT))
+    assert [(each.status, each.message) for each in documents] == [("READY", None)] * 2
+    embedder = embedder_from_environment({"EMBEDDING_URL": url})
+    assert embedder is not None
+    hits: Hits = search(library.db, "car", vector=embed_question(embedder, "car"))
+    assert [hit.filename for hit in hits] == ["car.txt", "cat.txt"]
+    assert hits.is_hybrid
+
+
 def test_an_embedder_that_refuses_the_key_fails_the_document_with_a_sentence(
     library: Library, server: EmbeddingServer
 ) -> None:
@@ -66,6 +88,45 @@ def test_an_embedder_that_answers_nonsense_is_asked_by_a_later_attempt(
     (document,) = library.settled(library.submit("car.txt", CAR))
     assert document.status == "READY"
     assert library.job(document.job_id) == ("succeeded", 2)
+
+
+def test_another_model_takes_over_from_the_snapshot_while_the_first_serves(
+    library: Library, server: EmbeddingServer
+) -> None:
+    with library.worker(**settings(server)):
+        given = library.submit("car.txt", CAR)
+        library.settled(given)
+    before = library.chunks(given.document_id)
+    reindex(library.db, given.document_id, Source.SNAPSHOT)
+    assert found(library, server, "car") == ["car.txt"]
+    library.start(**settings(server) | {"EMBEDDING_MODEL": "other", "EMBEDDING_DIMENSIONS": "16"})
+    (document,) = library.settled(given)
+    assert (document.status, document.message) == ("READY", None)
+    assert library.chunks(given.document_id) == before
+    counts = [library.db.execute(f"SELECT count(*) FROM background_vectors_{each}").fetchone() for each in (1, 2)]
+    assert counts == [(0,), (1,)]
+
+
+@pytest.mark.skipif(programs() is None, reason="no PostgreSQL is installed on this system")
+def test_on_a_server_without_the_extension_nothing_is_embedded_and_words_are_found(tmp_path: Path) -> None:
+    with (
+        system_server(Path("/tmp") / f"oomph-plain-{uuid.uuid4().hex[:12]}") as url,
+        embedding_server() as server,
+        psycopg.connect(url, autocommit=True) as db,
+        ExitStack() as stack,
+    ):
+        migrate(url)
+        if db.execute("SELECT FROM pg_available_extensions WHERE name = 'vector'").fetchone():
+            pytest.skip("the server of this system has pgvector")
+        library = Library(url, db, tmp_path, stack)
+        worker = library.start(**settings(server))
+        (document,) = library.settled(library.submit("car.txt", CAR))
+        assert (document.status, document.message) == ("READY", None)
+        assert server.seen() == []  # nothing was paid for
+        assert "The extension pgvector is not installed" in " ".join(worker.log.read_text().split())
+        hits: Hits = search(db, "automobile", vector=embed_question(server.embedder(), "automobile"))
+        assert [hit.filename for hit in hits] == ["car.txt"]
+        assert hits.note == "Found by words only: no document has vectors of the model counts with 64 dimensions."
 
 
 def oomph_search(library: Library, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
