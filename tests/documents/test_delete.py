@@ -5,14 +5,19 @@ import time
 from pathlib import Path
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from jobs import cancel
 from jobs.documents.cleanup import cleanup_partial_index, sweep
 from jobs.documents.delete import delete
 from jobs.documents.errors import DocumentError
 from jobs.documents.keys import asset_key, original_key, snapshot_key
+from jobs.documents.reindex import reindex
+from jobs.documents.reports import document_assets, list_documents, show_documents
 from jobs.documents.search import search
+from jobs.documents.task import Source
 from jobs.failpoints import Failpoint
 from scripts import samples
 from supervisor.testing.waiting import wait_for
@@ -158,3 +163,24 @@ def test_a_search_does_not_see_a_document_that_is_being_deleted(library: Library
     with library.db.transaction():
         delete(library.db, given.document_id)
         assert search(library.db, "looms") == []
+
+
+async def test_a_service_lists_reindexes_and_deletes_on_an_asynchronous_connection(library: Library) -> None:
+    given = library.submit("a.txt", b"words")
+    library.db.execute("UPDATE background_jobs SET status = 'succeeded' WHERE id = %s", [given.job_id])
+    parts = conninfo_to_dict(library.url)
+    db = await asyncpg.connect(host=parts["host"], port=parts.get("port"), user=parts["user"], database=parts["dbname"])
+    async with db.transaction():
+        assert [row.id for row in await list_documents(db)] == [given.document_id]
+        assert [row.id for row in await show_documents(db, [given.document_id])] == [given.document_id]
+        assert await document_assets(db, given.document_id) == []
+        job_id = await reindex(db, given.document_id)
+        assert job_id != given.job_id
+        other = library.submit("b.txt", b"other")
+        library.db.execute("UPDATE background_jobs SET status = 'dead' WHERE id = %s", [other.job_id])
+        with pytest.raises(DocumentError, match="has no snapshot yet"):
+            await reindex(db, other.document_id, Source.SNAPSHOT)
+        await delete(db, given.document_id)
+        assert [row.filename for row in await list_documents(db)] == ["b.txt"]
+    await db.close()
+    assert library.job(job_id)[0] == "cancelled"

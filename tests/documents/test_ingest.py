@@ -66,8 +66,9 @@ def test_documents_of_many_formats_become_ready_with_their_chunks(library: Libra
         assert row.chunks == len(chunks)
         assert row.pages == (2 if name == "a.pdf" else None)
         assert row.mime_type is not None
-        result = library.job(row.job_id, "status, result")
-        assert result == ("succeeded", {"document_id": str(row.id), "pages": row.pages, "chunks": row.chunks})
+        status, result = library.job(row.job_id, "status, result")
+        assert 20 < result.pop("peak_memory_mb") < 256
+        assert (status, result) == ("succeeded", {"document_id": str(row.id), "pages": row.pages, "chunks": row.chunks})
 
 
 def test_the_same_file_twice_is_parsed_once(library: Library) -> None:

@@ -36,7 +36,7 @@ class Stage(StrEnum):
 class Attempt:
     """`document_id`, `filename`, `sha256` and `size` are the document's; `edition` names what this attempt stores.
 
-    `earlier_edition` is what serves now, if anything does. `is_committing` is set once the outcome is the database's.
+    `earlier_edition` is what serves now, if anything does.
     """
 
     def __init__(self, document_id: UUID, job: JobContext) -> None:
@@ -53,7 +53,6 @@ class Attempt:
         self.document_id = document_id
         self.edition = edition_of(job.job_id, job.claim)
         self.objects = Objects()
-        self.is_committing = False
         self._job = job
 
     def enter(self, stage: Stage, fraction: float, note: str) -> None:
@@ -92,11 +91,9 @@ class Attempt:
             raise PermanentError(f"{error}; reindex the document from its original") from None
 
     def abandon(self) -> None:
-        """Remove what this attempt has stored. Never raises: whoever ends the attempt has it done again."""
-        if self.is_committing:  # what it stored may be the document's by now
-            return
+        """Remove what this attempt, which can no longer succeed, has stored. Never raises: the sweep does it again."""
         prefix = edition_prefix(self.document_id, self.edition)
         try:
             self.objects.remove([each.key for each in self.objects.below(prefix)])
         except Exception as error:  # noqa: BLE001  (the attempt's own error is the one to tell)
-            log.warning("what %s has stored is left to the clean-up job: %s", prefix, error)
+            log.warning("what was stored below %s is left to the sweep: %s", prefix, error)

@@ -5,6 +5,7 @@ leaves only objects, in an edition that no document names; whoever records its e
 """
 
 import logging
+import resource
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -40,11 +41,12 @@ log = logging.getLogger("oomph.documents")
 
 
 class Ingested(BaseModel):
-    """The job's result."""
+    """The job's result. `peak_memory_mb` is what its child held at most, in MiB, with what it shares with others."""
 
     document_id: UUID
     pages: int | None
     chunks: int
+    peak_memory_mb: int
 
 
 class StoredAsset(NamedTuple):
@@ -84,7 +86,8 @@ def ingest(payload: IngestDocument, job: JobContext) -> None:
         attempt.enter(Stage.INDEXING, 0.9, "indexing")
         failpoint(Failpoint.DOCUMENT_INDEXING)
         _index(attempt, snapshot, vectors, assets, job)
-    except BaseException:
+    except LeaseLost:
+        # Whoever took the lease has had its clean-up, perhaps before the last of this was stored.
         attempt.abandon()
         raise
     failpoint(Failpoint.DOCUMENT_READY)
@@ -155,7 +158,9 @@ def _index(
         count = INDEX.replace(db, attempt.document_id, chunks, vectors)
         if assets is not None:
             _describe_assets(db, attempt.document_id, assets)
-        job.complete_in(db, Ingested(document_id=attempt.document_id, pages=header.pages, chunks=count))
+        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        ingested = Ingested(document_id=attempt.document_id, pages=header.pages, chunks=count, peak_memory_mb=peak_mb)
+        job.complete_in(db, ingested)
         described = db.execute(
             statement("describe_document"),
             {
@@ -180,7 +185,6 @@ def _index(
                 dedupe_key=str(attempt.document_id),
             )
         failpoint(Failpoint.DOCUMENT_WRITTEN)
-        attempt.is_committing = True
 
 
 def _describe_assets(db: Connection, document_id: UUID, assets: list[StoredAsset]) -> None:
