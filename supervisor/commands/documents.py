@@ -68,7 +68,7 @@ def show_document(
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
-    """Show all of a document: what it is, how it stands, its images."""
+    """Show a document: what it is, how it stands, its images."""
     from jobs.documents import reports
 
     with connected(database, embedded) as connection:

@@ -24,7 +24,7 @@ def search(
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
-    """Find words in the documents that are READY, best hits first.
+    """Find words in documents that are READY, best hits first.
 
     All words must occur, in any form; "a phrase" as it stands; this or that; -without, with -- before the words. Where
     EMBEDDING_URL and EMBEDDING_MODEL are set as for the worker, what means something like the words is found too.

@@ -16,7 +16,7 @@ from jobs.documents.submit import submit
 from scripts import samples
 from supervisor.commands.files import Skipped, find_files
 from tests.documents.conftest import Library
-from tests.documents.test_parse import encrypted_pdf
+from tests.documents.hostile import encrypted_pdf
 
 ROOT = Path(__file__).parent.parent.parent
 SECTIONS = [("Engines", ["The analytical engine weaves algebraic patterns."])]
@@ -194,3 +194,71 @@ def test_names_of_any_bytes_are_ingested_and_shown(library: Library, tmp_path: P
     assert "\x1b" not in done.out
     (row,) = library.db.execute("SELECT filename FROM background_documents").fetchall()
     assert row[0].isprintable()
+
+
+def test_documents_are_listed_shown_and_deleted(library: Library, folder: Path) -> None:
+    library.start()
+    assert oomph(library, "ingest", "--collection", "papers", str(folder)).status == 0
+    library.settled(other := library.submit("other.txt", b"words"))
+    listed = oomph(library, "documents", "list", "--collection", "papers", "--json").json
+    assert [row["filename"] for row in listed] == ["b.pdf", "a.docx"], "newest first"
+    assert {row["status"] for row in listed} == {"READY"}
+    assert oomph(library, "documents", "list", "--json", "--limit", "1", "--before", listed[0]["id"]).json == listed[1:]
+    assert [row["id"] for row in oomph(library, "documents", "list", "--json").json] == [
+        str(other.document_id),
+        *(row["id"] for row in listed),
+    ]
+    table = oomph(library, "documents", "list", "--status", "READY").out
+    assert "b.pdf" in table
+    shown = oomph(library, "documents", "show", listed[0]["id"]).out
+    for fact in ("papers", "b.pdf", "READY", "application/pdf", "kreuzberg"):
+        assert fact in shown
+    deleted = oomph(library, "documents", "delete", listed[0]["id"], listed[1]["id"])
+    assert deleted.out.count("is deleted") == 2
+    assert oomph(library, "documents", "list", "--collection", "papers", "--json").json == []
+    again = oomph(library, "documents", "delete", listed[0]["id"])
+    assert (again.status, "does not exist" in again.err) == (1, True)
+    assert oomph(library, "documents", "show", listed[0]["id"]).status == 1
+    assert oomph(library, "documents", "list", "--status", "DONE").status == 2
+
+
+def test_documents_are_reindexed_and_followed(library: Library, folder: Path) -> None:
+    library.start()
+    first = oomph(library, "ingest", "--json", str(folder)).json
+    one = oomph(library, "reindex", first[0]["document_id"], "--from", "snapshot")
+    assert one.status == 0, one.err
+    assert "1 READY" in one.err
+    every = oomph(library, "reindex", "--all", "--json").json
+    assert {row["document_id"] for row in every} == {row["document_id"] for row in first}
+    assert {row["status"] for row in every} == {"READY"}
+    assert not {row["job_id"] for row in every} & {row["job_id"] for row in first}
+    assert oomph(library, "reindex").status == 2
+    assert oomph(library, "reindex", "--all", first[0]["document_id"]).status == 2
+
+
+def test_one_that_is_worked_on_is_not_reindexed_and_says_so(library: Library) -> None:
+    given = library.submit("a.txt", b"words")
+    done = oomph(library, "reindex", "--no-wait", str(given.document_id))
+    assert done.status == 1
+    assert f"is PENDING: job {given.job_id} works on it already" in done.out
+
+
+def test_what_is_no_document_is_refused_and_the_rest_is_ingested(library: Library, folder: Path) -> None:
+    (folder / "empty.txt").touch()
+    (folder / "photo.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    library.start()
+    done = oomph(library, "ingest", "--json", str(folder))
+    assert done.status == 1
+    refused = {Path(row["file"]).name: row["message"] for row in done.json if row["status"] == "REFUSED"}
+    assert refused == {"empty.txt": "The file is empty.", "photo.png": "This type of file is not supported."}
+    assert [row["status"] for row in done.json].count("READY") == 2
+
+
+def test_a_document_whose_attempt_failed_says_so_while_it_waits(library: Library, folder: Path) -> None:
+    given = library.submit("a.txt", b"words")
+    library.db.execute("UPDATE background_jobs SET status = 'running', attempt = 1 WHERE id = %s", [given.job_id])
+    library.db.execute(
+        'UPDATE background_jobs SET status = \'queued\', error = \'{"type": "StoreError", "message": "no answer"}\''
+    )
+    listed = oomph(library, "documents", "list")
+    assert "Attempt 1 of 3 failed, will be retried. Reading the document failed: no answer" in listed.out

@@ -16,7 +16,6 @@ from jobs.documents.database import connected
 from jobs.documents.errors import UnreadableDocument
 from jobs.documents.keys import edition_of, edition_prefix, original_key, snapshot_key
 from jobs.documents.objects import ObjectMissing, Objects
-from jobs.failpoints import Failpoint, failpoint
 from jobs.sql import statement
 from jobs.task import PermanentError
 
@@ -32,14 +31,6 @@ class Stage(StrEnum):
     CHUNKING = "CHUNKING"
     EMBEDDING = "EMBEDDING"
     INDEXING = "INDEXING"
-
-
-_FAILPOINTS = {
-    Stage.PARSING: Failpoint.DOCUMENT_PARSING,
-    Stage.CHUNKING: Failpoint.DOCUMENT_CHUNKING,
-    Stage.EMBEDDING: Failpoint.DOCUMENT_EMBEDDING,
-    Stage.INDEXING: Failpoint.DOCUMENT_INDEXING,
-}
 
 
 class Attempt:
@@ -75,7 +66,6 @@ class Attempt:
         if row is None:
             raise LeaseLost(f"document {self.document_id} no longer belongs to claim {self._job.claim}")
         self._job.progress(fraction, note)
-        failpoint(_FAILPOINTS[stage])
 
     def fetch_original(self, path: Path) -> None:
         """Write the file as it was submitted to `path`.

@@ -63,10 +63,12 @@ def ingest(payload: IngestDocument, job: JobContext) -> None:
     try:
         if payload.source is Source.PARSE:
             attempt.enter(Stage.PARSING, 0.02, "fetching")
+            failpoint(Failpoint.DOCUMENT_PARSING)
             attempt.fetch_original(folder / "original")
             job.progress(0.05, "parsing")
             parsed = parse(attempt.filename, folder / "original")
             attempt.enter(Stage.CHUNKING, 0.4, "chunking")
+            failpoint(Failpoint.DOCUMENT_CHUNKING)
             _write_snapshot(attempt, parsed, chunker_from_environment(), snapshot)
             assets = _store_assets(attempt, parsed.assets)
             failpoint(Failpoint.DOCUMENT_ASSETS)
@@ -77,8 +79,10 @@ def ingest(payload: IngestDocument, job: JobContext) -> None:
         else:
             attempt.enter(Stage.EMBEDDING, 0.5, "fetching the snapshot")
             attempt.fetch_snapshot(snapshot)
+        failpoint(Failpoint.DOCUMENT_EMBEDDING)
         vectors = _embed(snapshot, folder / "vectors", job)
         attempt.enter(Stage.INDEXING, 0.9, "indexing")
+        failpoint(Failpoint.DOCUMENT_INDEXING)
         _index(attempt, snapshot, vectors, assets, job)
     except BaseException:
         attempt.abandon()
