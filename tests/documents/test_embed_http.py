@@ -183,12 +183,13 @@ def test_the_key_is_in_no_error_and_no_log(
     server: EmbeddingServer, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    server.script({"drop": True}, *[{"status": status, "body": f"the key {KEY} is wrong"}] * 5)
+    quoted = "x" * 295 + f" {KEY} is wrong"  # so that the end of what is shown falls into it
+    server.script({"drop": True}, *[{"status": status, "body": f"{KEY} {quoted}"}] * 5)
     with pytest.raises((EmbeddingError, EmbeddingRefused)) as caught:
         server.embedder(api_key=KEY).embed(["a"])
     shown = repr(caught.value) + repr(caught.value.__cause__) + caplog.text
     assert "[key]" in shown
-    assert KEY not in shown
+    assert KEY[:8] not in shown
     assert caught.value.__cause__ is None
 
 

@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from jobs.documents.pipeline.embed import embed_question
 from jobs.documents.pipeline.index import PostgresIndex
 from jobs.documents.pipeline.vectors import VectorFile, VectorWriter
+from jobs.documents.question import QuestionVector
 from jobs.documents.search import search
 from jobs.migrate import migrate
 from jobs.sql import statement
@@ -160,6 +161,8 @@ def test_long_vectors_are_stored_in_half_precision(shelf: Shelf, tmp_path: Path,
     assert found[0] == stored
     (text,) = shelf.db.execute("SELECT embedding::text FROM background_vectors_1").fetchone() or ("",)
     assert [float(part) for part in str(text)[1:-1].split(",")] == pytest.approx(row, rel=1e-3)
+    (hit,) = search(shelf.db, "nothing", vector=QuestionVector("m", row))
+    assert hit.found_by == ["meaning"]
 
 
 def test_more_dimensions_than_an_index_holds_are_refused(shelf: Shelf, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from jobs.migrate import migrate
 from tests.documents.embedding import Connection
 from tests.jobs.test_plans import plans_inside, walk
 
+pytestmark = pytest.mark.timeout(300)  # most of it for 20,000 texts on a busy machine
+
 MODEL, DIMENSIONS = "m", 32
 DOCUMENTS, CHUNKS = 200, 100  # 20,000 chunks
 OF_SMALL = 30  # chunks of a collection that is lost among them

@@ -19,6 +19,7 @@ CONNECT_SECONDS = 10
 # than a token.
 MAX_BATCH_CHARS = 100_000
 MAX_QUOTED_CHARS = 300  # of a server's own words in an error
+MAX_ERROR_BYTES = 65_536  # that are looked at: cut shorter, the end might be half a key
 
 # What may pass by itself.
 TEMPORARY = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -124,7 +125,7 @@ class HttpEmbedder:
 
     def _refusal(self, answer: urllib3.BaseHTTPResponse) -> Exception:
         status = answer.status
-        said = self._safe(answer.data[: 4 * MAX_QUOTED_CHARS].decode("utf-8", "replace"))
+        said = self._safe(answer.data[:MAX_ERROR_BYTES].decode("utf-8", "replace"))
         told = f"{self._where} answered {status}" + (f": {said}" if said else "")
         if status in TEMPORARY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return EmbeddingError(told)

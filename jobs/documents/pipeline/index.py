@@ -85,5 +85,4 @@ def _copy_vectors(db: Connection, table: str, document_id: UUID, ids: bytearray,
     with db.cursor() as cursor, cursor.copy(into) as copy:
         for place, vector in enumerate(vectors):
             chunk_id = UUID(bytes=bytes(ids[place * _ID_BYTES : (place + 1) * _ID_BYTES]))
-            # As text, which is the same for vectors of full and of half precision.
             copy.write_row((chunk_id, document_id, vector_text(vector)))
