@@ -15,7 +15,7 @@ from scripts import samples
 from supervisor.commands import files
 from supervisor.commands.files import find_files
 from tests.documents.conftest import Library
-from tests.documents.test_parse import encrypted_pdf
+from tests.documents.hostile import encrypted_pdf
 
 ROOT = Path(__file__).parent.parent.parent
 SECTIONS = [("Engines", ["The analytical engine weaves algebraic patterns."])]
