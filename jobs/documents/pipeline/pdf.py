@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pypdfium2
 from pypdfium2 import raw
 
-from jobs.documents.errors import PASSWORD, UnreadableDocument
+from jobs.documents.errors import DAMAGED, PASSWORD, UnreadableDocument
 from jobs.documents.file_types import PDF
 from jobs.documents.pipeline.archive import MAX_ASSET_BYTES, MAX_ASSETS
 from jobs.documents.pipeline.extract import PARSER, clean, extract
@@ -57,10 +57,13 @@ def _in_parts(path: Path, count: int, step: int) -> Iterator[Page]:
     with TemporaryDirectory(prefix="oomph-") as folder:
         part = Path(folder, "part.pdf")
         for start in range(0, count, step):
-            # Opened anew for each part, because it keeps what it has read.
-            with closing(pypdfium2.PdfDocument(path)) as whole, closing(pypdfium2.PdfDocument.new()) as cut:
-                cut.import_pages(whole, list(range(start, min(start + step, count))))
-                cut.save(part)
+            try:
+                # Opened anew for each part, because it keeps what it has read.
+                with closing(pypdfium2.PdfDocument(path)) as whole, closing(pypdfium2.PdfDocument.new()) as cut:
+                    cut.import_pages(whole, list(range(start, min(start + step, count))))
+                    cut.save(part)
+            except pypdfium2.PdfiumError:
+                raise UnreadableDocument(DAMAGED) from None
             yield from _pages(part, start)
 
 
@@ -73,19 +76,28 @@ def _pages(path: Path, before: int) -> Iterable[Page]:
 def _images(path: Path) -> Iterator[Asset]:
     seen: set[str] = set()
     with closing(pypdfium2.PdfDocument(path)) as whole:
-        for number in range(len(whole)):
-            with closing(whole[number]) as page:
-                for index, image in enumerate(page.get_objects([raw.FPDF_PAGEOBJ_IMAGE], max_depth=MAX_DEPTH), 1):
-                    if len(seen) >= MAX_ASSETS:
-                        log.warning("only the first %d images are kept", MAX_ASSETS)
-                        return
-                    try:
-                        asset = _asset(image, number + 1, index, seen)
-                    except (pypdfium2.PdfiumError, OSError, ValueError) as error:
-                        log.warning("image %d of page %d is damaged: %s", index, number + 1, error)
-                        continue
-                    if asset is not None:
-                        yield asset
+        for number in range(1, len(whole) + 1):
+            try:
+                with closing(whole[number - 1]) as page:
+                    yield from _images_of(page, number, seen)
+            except pypdfium2.PdfiumError as error:
+                log.warning("page %d has no images that can be read: %s", number, error)
+            if len(seen) >= MAX_ASSETS:
+                log.warning("only the first %d images are kept", MAX_ASSETS)
+                return
+
+
+def _images_of(page: pypdfium2.PdfPage, number: int, seen: set[str]) -> Iterator[Asset]:
+    for index, image in enumerate(page.get_objects([raw.FPDF_PAGEOBJ_IMAGE], max_depth=MAX_DEPTH), 1):
+        if len(seen) >= MAX_ASSETS:
+            return
+        try:
+            asset = _asset(image, number, index, seen)
+        except (pypdfium2.PdfiumError, OSError, ValueError) as error:
+            log.warning("image %d of page %d is damaged: %s", index, number, error)
+            continue
+        if asset is not None:
+            yield asset
 
 
 def _asset(image: pypdfium2.PdfImage, page: int, index: int, seen: set[str]) -> Asset | None:
