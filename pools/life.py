@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from jobs.failpoints import Failpoint, failpoint
@@ -55,6 +55,7 @@ class Household:
     scratches: ScratchFolders
     user: UserFrame | None = None
     readable: list[str] | None = None
+    writable: list[str] = field(default_factory=list)
     leaves: Leaves | None = None
     has_own_shm: bool = False
 
@@ -163,6 +164,7 @@ class Life:
             scratch=scratch,
             user=house.user,
             readable=house.readable,
+            writable=house.writable,
             open_files=options.open_files,
             file_mb=options.scratch_mb,
             # The kernel counts for the user, not for the job. Where that is the supervisor's own user, it would count

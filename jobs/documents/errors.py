@@ -1,4 +1,4 @@
-"""What is wrong with a document, in words for the person who submitted it."""
+"""What is wrong with a document or with what reads it, in words for people."""
 
 from jobs.task import PermanentError
 
@@ -14,3 +14,15 @@ NO_TEXT = "No text was found in the document. Scanned pages and pictures are not
 
 class UnreadableDocument(PermanentError):
     """The document itself is at fault, so no further attempt can help. The message is one sentence for people."""
+
+
+class DocumentError(Exception):
+    """What was asked for does not apply to this document; the message says why. Nothing was changed."""
+
+
+class EmbeddingRefused(PermanentError):
+    """The embedder is set up wrongly or refuses what it is asked; no further attempt helps until that is mended."""
+
+
+class EmbeddingError(Exception):
+    """The embedder did not answer, or not with what was asked; a later attempt may do."""

@@ -44,7 +44,7 @@ def test_a_failed_attempt_says_so_and_an_advance_clears_it(library: Library) -> 
     change(library, given.job_id, "queued", {"type": "RuntimeError", "message": "no luck"})
     row = library.document(given.document_id)
     assert row.status == "PENDING"
-    assert row.message == "Attempt 1 of 3 failed, it will be tried again. Reading the document failed: no luck"
+    assert row.message == "Attempt 1 of 3 failed, will be retried. Reading the document failed: no luck"
     change(library, given.job_id, "running")
     assert library.document(given.document_id).message is None
 
