@@ -156,5 +156,17 @@ def pdf_with_image(width: int, height: int, *, color: bytes = b"\x10\x80\xc0") -
     return pdf_of([image], resources="/XObject << /I 6 0 R >>", drawn="q 500 0 0 500 50 50 cm /I Do Q")
 
 
+def pdf_with_image_packed_twice(side: int) -> bytes:
+    """Its inner packing is a bomb: a gigabyte of zeros, of which the image would be the first bytes."""
+    inner = zlib.compressobj(9)
+    inner_packed = b"".join([*(inner.compress(bytes(MIB)) for _ in range(1024)), inner.flush()])
+    packed = zlib.compress(inner_packed, 9)
+    image = (
+        b"<< /Type /XObject /Subtype /Image /Width %d /Height %d /ColorSpace /DeviceRGB /BitsPerComponent 8 "
+        b"/Filter [/FlateDecode /FlateDecode] /Length %d >>\nstream\n%b\nendstream" % (side, side, len(packed), packed)
+    )
+    return pdf_of([image], resources="/XObject << /I 6 0 R >>", drawn="q 500 0 0 500 50 50 cm /I Do Q")
+
+
 def pdf_of_objects(count: int) -> bytes:
     return pdf_of([b"<< /A %d >>" % number for number in range(count)])

@@ -20,8 +20,8 @@ from jobs.documents.errors import (
     UNSUPPORTED,
     UnreadableDocument,
 )
-from jobs.documents.ingest import base_name
 from jobs.documents.pipeline.parse import parse
+from jobs.documents.submit import base_name
 from scripts import samples
 from supervisor.commands.files import find_files
 from tests.documents import hostile
@@ -29,6 +29,7 @@ from tests.documents.conftest import chunks_of, parsed
 from tests.documents.hostile import SECTIONS
 
 NOBODY = 65534
+MIB = 1 << 20
 
 
 def refusal(filename: str, content: bytes) -> str:
@@ -257,17 +258,17 @@ def test_a_file_that_may_not_be_read_is_no_fault_of_the_document() -> None:
         path.chmod(0)
         with as_nobody(), pytest.raises(PermissionError):
             parse("a.txt", path)
-        ((found,), skipped) = find_files([path])
+        ((found,), skipped) = find_files([path], MIB)
         assert skipped == []
-        with as_nobody(), pytest.raises(PermissionError):
-            found.read()
+        with as_nobody(), pytest.raises(PermissionError), found.opened():
+            pass
 
 
 def test_links_that_lead_in_a_circle_are_left_out_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "one").symlink_to("two")
     (tmp_path / "two").symlink_to("one")
     (tmp_path / "folder").symlink_to(".")
-    found, skipped = find_files([tmp_path])
+    found, skipped = find_files([tmp_path], MIB)
     assert found == []
     assert [(Path(name).name, why) for name, why in skipped] == [
         ("one", "Too many levels of symbolic links"),

@@ -115,6 +115,12 @@ def test_the_text_around_an_image_of_30_000_by_30_000_is_read_and_the_image_left
     assert read["peak_mb"] < 150
 
 
+def test_the_text_around_an_image_that_is_a_bomb_is_read_and_the_image_left_out(reader: Reader) -> None:
+    read = reader.read("a.pdf", hostile.pdf_with_image_packed_twice(64))
+    assert (read["chunks"], read["images"]) == (1, 0)
+    assert read["peak_mb"] < 150
+
+
 @pytest.mark.parametrize(
     ("filename", "make"),
     [

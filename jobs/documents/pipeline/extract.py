@@ -38,10 +38,10 @@ def extract(path: Path, mime_type: str, output_format: Literal["markdown", "plai
     try:
         return kreuzberg.extract_file_sync(path, mime_type, config)
     except (kreuzberg.KreuzbergError, RuntimeError) as error:
-        raise told(error) from error
+        raise _told(error) from error
 
 
-def told(error: Exception) -> Exception:
+def _told(error: Exception) -> Exception:
     """What an error of kreuzberg's means; itself where that is unknown."""
     words = str(error).lower()
     if any(sign in words for sign in _NO_MEMORY):

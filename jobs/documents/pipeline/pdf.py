@@ -2,7 +2,7 @@
 
 kreuzberg holds a whole file with all its objects at once, and needs more than its share of time for many pages. pdfium
 opens a file without reading it, so a file of many pages, or of many bytes for few, is cut into small files first, in
-which nothing is left that no page shows. Neither decodes an image that would not fit.
+which nothing is left that no page shows. An image that would not fit in memory is never decoded.
 """
 
 import hashlib
@@ -28,6 +28,8 @@ PART_BYTES = 8 << 20  # of the file, for the pages of one part
 MIN_IMAGE_SIDE = 32  # pixels; smaller ones are rules, bullets and buttons
 MAX_IMAGE_PIXELS = 16_000_000  # 64 MB while it is decoded
 MAX_DEPTH = 5  # of forms inside forms
+
+_SPELLINGS = ("ASCII85Decode", "ASCIIHexDecode")  # of bytes, as text: they pack nothing
 
 log = logging.getLogger("oomph.documents")
 
@@ -104,14 +106,19 @@ def _asset(image: pypdfium2.PdfImage, page: int, index: int, seen: set[str]) -> 
     width, height = image.get_px_size()
     if min(width, height) < MIN_IMAGE_SIDE or width * height > MAX_IMAGE_PIXELS:
         return None
-    stored = bytes(image.get_data())
+    filters = image.get_filters()
+    if len([each for each in filters if each not in _SPELLINGS]) > 1:
+        return None  # packed twice, so nothing bounds what it unpacks to
+    stored = image.get_data()
     # Of what is stored, not of what an encoder makes of it: that may change with the encoder.
-    digest = hashlib.sha256(b"%d,%d:%b" % (width, height, stored)).hexdigest()[:16]
-    if digest in seen or len(stored) > MAX_ASSET_BYTES:
+    digest = hashlib.sha256(b"%d,%d:" % (width, height))
+    digest.update(stored)
+    name = digest.hexdigest()[:16]
+    if name in seen or len(stored) > MAX_ASSET_BYTES:
         return None
-    seen.add(digest)
-    key = f"page-{page}-image-{index}-{digest}"
-    if image.get_filters(skip_simple=True) == ["DCTDecode"]:
+    seen.add(name)
+    key = f"page-{page}-image-{index}-{name}"
+    if filters[-1:] == ["DCTDecode"]:
         return Asset(f"{key}.jpg", "image/jpeg", page, bytes(image.get_data(decode_simple=True)))
     buffer = io.BytesIO()
     image.get_bitmap().to_pil().save(buffer, "PNG")
