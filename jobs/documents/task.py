@@ -30,7 +30,7 @@ INGEST_DOCUMENT = Task(
     payload_type=IngestDocument,
     pool=Pool.INGEST,
     max_attempts=3,
-    timeout=timedelta(minutes=10),
+    timeout=timedelta(minutes=30),  # 200 MB of text take three minutes; with an embedder, as long as that takes
     permanent_errors=(UnreadableDocument,),
 )
 

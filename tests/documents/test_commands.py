@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -135,10 +136,10 @@ def test_a_store_that_cannot_be_used_is_said_so(library: Library, folder: Path) 
 
 
 def test_on_a_terminal_a_bar_shows_documents_failures_and_rate(library: Library, folder: Path) -> None:
-    library.start()
+    library.start(WORKER_FAILPOINTS="document-chunking:stall=1.5")
     screen, terminal = pty.openpty()
     command = [sys.executable, "-c", "from supervisor.commands import main; main()", "ingest", str(folder)]
-    variables = {**environment(library), "TERM": "xterm", "COLUMNS": "100"}
+    variables = {**environment(library), "TERM": "xterm", "COLUMNS": "120"}
     with subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=terminal) as process:
         os.close(terminal)
         shown = b""
@@ -152,6 +153,7 @@ def test_on_a_terminal_a_bar_shows_documents_failures_and_rate(library: Library,
     assert "2/2" in shown.decode()
     assert "0 failed" in shown.decode()
     assert "/s" in shown.decode()
+    assert re.search("[12] chunking", shown.decode()), "the stages of those that run"
 
 
 def test_files_are_found_sorted_and_once_and_the_rest_is_said(folder: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_document_and_its_job_are_written_together(library: Library) -> None:
         "ingest",
         {"document_id": str(given.document_id), "source": "parse"},
         3,
-        "00:10:00",
+        "00:30:00",
     )
 
 
