@@ -1,7 +1,8 @@
 """What a worker runs to ingest documents: `WORKER_APP=jobs.documents.app:app`.
 
 `DOCUMENT_FOLDER` names a folder that is kept ingested: every `DOCUMENT_FOLDER_SECONDS`, 60 by default, what is new or
-changed in it is submitted to the collection `DOCUMENT_FOLDER_COLLECTION`, and what is gone is deleted.
+changed in it is submitted to the collection `DOCUMENT_FOLDER_COLLECTION`, and what is gone is deleted. All workers of
+the app need the same settings, and see the same folder.
 """
 
 import os
@@ -20,6 +21,7 @@ from jobs.documents.task import (
     CleanUpDocument,
     IngestDocument,
 )
+from jobs.task import PermanentError
 
 NEEDED = ("kreuzberg", "obstore", "pypdfium2", "PIL", "charset_normalizer")
 # By the scheme of EMBEDDING_URL: each child would take half a second to import the library of a local model.
@@ -83,7 +85,10 @@ def sweep_objects(tick: Tick) -> None:
 def ingest_folder(_: Tick) -> None:
     from jobs.documents.folder import watch
 
-    watch(Path(os.environ["DOCUMENT_FOLDER"]), os.environ.get("DOCUMENT_FOLDER_COLLECTION") or DEFAULT_COLLECTION)
+    folder = os.environ.get("DOCUMENT_FOLDER")
+    if not folder:
+        raise PermanentError("this worker has no DOCUMENT_FOLDER: it must be the same on all workers of an app")
+    watch(Path(folder), os.environ.get("DOCUMENT_FOLDER_COLLECTION") or DEFAULT_COLLECTION)
 
 
 def _folder_seconds() -> int:

@@ -6,12 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from jobs.documents.detect import detect
+from jobs.documents.detect import HEAD_BYTES, detect, ole_directory
 from jobs.documents.errors import UnreadableDocument
 
 MAX_MB = 256  # what a child of 512 MiB still reads, as text
 VARIABLE = "DOCUMENT_MAX_MB"
-HEAD_BYTES = 64 << 10  # what types are told by
 READ_BYTES = 1 << 20
 
 
@@ -48,9 +47,12 @@ class Intake:
         """Read all of it. Raises `UnreadableDocument` for a file that is empty, too large or of a type nobody reads."""
         if isinstance(self._source, bytes):
             self._measure(len(self._source))
-            self.sha256, head = hashlib.sha256(self._source).hexdigest(), self._source[:HEAD_BYTES]
+            self.sha256 = hashlib.sha256(self._source).hexdigest()
         else:
-            head = self._spool(self._source)
+            self._spool(self._source)
+        head = self._head(0)
+        if (at := ole_directory(head)) is not None:
+            head += self._head(at)
         self.mime_type = detect(self._filename, head, self.size)
 
     def close(self) -> None:
@@ -62,17 +64,22 @@ class Intake:
             raise UnreadableDocument(f"The file has more than {self._max_bytes >> 20} MB.")
         self.size = size
 
-    def _spool(self, source: BinaryIO) -> bytes:
+    def _spool(self, source: BinaryIO) -> None:
         self._spooled = tempfile.NamedTemporaryFile(prefix="oomph-")  # noqa: SIM115  (closed by close)
-        digest, size, head = hashlib.sha256(), 0, b""
+        digest, size = hashlib.sha256(), 0
         while piece := source.read(READ_BYTES):
             size += len(piece)
             self._measure(size)
             digest.update(piece)
             self._spooled.write(piece)
-            if len(head) < HEAD_BYTES:
-                head += piece[: HEAD_BYTES - len(head)]
         self._measure(size)
         self._spooled.flush()
         self.sha256 = digest.hexdigest()
-        return head
+
+    def _head(self, at: int) -> bytes:
+        """What types are told by: the first bytes from a place on."""
+        if self._spooled is None:
+            assert isinstance(self._source, bytes)
+            return self._source[at : at + HEAD_BYTES]
+        self._spooled.seek(at)
+        return self._spooled.read(HEAD_BYTES)

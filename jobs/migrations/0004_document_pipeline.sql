@@ -59,8 +59,8 @@ $$;
 
 -- Has the objects that an attempt left behind removed; at most one such job of a document waits.
 CREATE FUNCTION background_clean_up_document(document_id uuid) RETURNS void LANGUAGE sql SET search_path FROM CURRENT AS $$
-    INSERT INTO background_jobs (kind, pool, max_attempts, payload, dedupe_key)
-    VALUES ('clean-up-document', 'system', 10, jsonb_build_object('document_id', document_id), document_id::text)
+    INSERT INTO background_jobs (kind, pool, priority, max_attempts, payload, dedupe_key)
+    VALUES ('clean-up-document', 'system', 2, 10, jsonb_build_object('document_id', document_id), document_id::text)
     ON CONFLICT DO NOTHING
 $$;
 

@@ -132,12 +132,15 @@ def test_a_worker_that_vanishes_on_the_last_attempt_leaves_a_failed_document(lib
     assert library.stored() == [f"documents/{row.id}/original"]
 
 
+@pytest.mark.parametrize(
+    "place", [Failpoint.DOCUMENT_PARSING, Failpoint.DOCUMENT_SNAPSHOT, Failpoint.DOCUMENT_INDEXING]
+)
 def test_an_attempt_that_lost_its_lease_changes_neither_the_document_nor_what_the_next_one_wrote(
-    library: Library,
+    library: Library, place: Failpoint
 ) -> None:
     given = library.submit("a.pdf", CONTENT)
-    with library.worker(WORKER_FAILPOINTS=f"{Failpoint.DOCUMENT_SNAPSHOT}:stop") as worker:
-        late = wait_for(lambda: stopped_child(worker, given), "a child that has stored its snapshot")
+    with library.worker(WORKER_FAILPOINTS=f"{place}:stop") as worker:
+        late = wait_for(lambda: stopped_child(worker, given), f"a child that stands at {place}")
         assert late is not None
         worker.signal(signal.SIGSTOP)  # and its lease runs out, while its child stands there
         library.start()
