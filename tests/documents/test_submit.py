@@ -223,6 +223,20 @@ def test_what_nothing_parses_is_refused_before_anything_is_stored(
     assert (counts(library.db), library.stored()) == ((0, 0), [])
 
 
+@pytest.mark.parametrize("way", [bytes, BytesIO])
+def test_the_type_of_an_old_office_file_is_told_by_its_directory_wherever_that_lies(
+    library: Library, way: Callable[[bytes], bytes | BytesIO]
+) -> None:
+    content = bytearray(200 << 10)
+    content[:8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+    content[30:32], content[48:52] = (9).to_bytes(2, "little"), (300).to_bytes(4, "little")
+    name = "WordDocument".encode("utf-16-le")
+    content[301 << 9 : (301 << 9) + len(name)] = name
+    with library.db.transaction():
+        given = submit(library.db, "report", way(bytes(content)), objects=library.objects)
+    assert library.document(given.document_id).mime_type == "application/msword"
+
+
 def test_the_limit_of_size_is_a_setting(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCUMENT_MAX_MB", "1")
     with pytest.raises(UnreadableDocument, match="more than 1 MB"):
