@@ -1,8 +1,9 @@
 """One way to run statements on whatever connection a service already holds.
 
 A *program* is a generator that yields statements and is sent their rows. The logic stands once; `run` drives it
-synchronously or asynchronously, by the kind of the connection. Nothing here commits, and nothing here imports a
-driver: a connection is told by the module of its class, so a service pays only for the driver it uses.
+synchronously or asynchronously, by the kind of the connection. What a step raises is raised where the program yielded
+it. Nothing here commits, and nothing here imports a driver: a connection is told by the module of its class, so a
+service pays only for the driver it uses.
 """
 
 import re
@@ -23,7 +24,17 @@ class Statement:
     parameters: Mapping[str, Any]
 
 
-Program = Generator[Statement, Sequence[Row], T]
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """Work that is none of the database's, such as a file's: in a thread where the connection is asynchronous.
+
+    It is sent no rows.
+    """
+
+    work: Callable[[], None]
+
+
+Program = Generator[Statement | Blocking, Sequence[Row], T]
 
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
@@ -48,10 +59,19 @@ def run(db: Any, program: Program[T]) -> T | Awaitable[T]:
 
 
 def _drive(program: Program[T], execute: Callable[[Any, Statement], Sequence[Row]], db: Any) -> T:
-    rows: Sequence[Row] | None = None
     try:
+        step = next(program)
         while True:
-            rows = execute(db, program.send(cast("Sequence[Row]", rows)))
+            try:
+                if isinstance(step, Statement):
+                    rows = execute(db, step)
+                else:
+                    step.work()
+                    rows = ()
+            except BaseException as error:  # noqa: BLE001  (the program decides, and what it does not catch goes on)
+                step = program.throw(error)
+            else:
+                step = program.send(rows)
     except StopIteration as done:
         return cast("T", done.value)
     finally:
@@ -59,16 +79,31 @@ def _drive(program: Program[T], execute: Callable[[Any, Statement], Sequence[Row
 
 
 async def _drive_async(program: Program[T], execute: Callable[[Any, Statement], Any], db: Any) -> T:
+    error: BaseException | None = None
     rows: Sequence[Row] | None = None
     try:
         while True:
             try:
-                wanted = program.send(cast("Sequence[Row]", rows))
+                step = program.send(cast("Sequence[Row]", rows)) if error is None else program.throw(error)
             except StopIteration as done:
                 return cast("T", done.value)
-            rows = await execute(db, wanted)
+            error = None
+            try:
+                if isinstance(step, Statement):
+                    rows = await execute(db, step)
+                else:
+                    rows = ()
+                    await _in_thread(step.work)
+            except BaseException as raised:  # noqa: BLE001  (the program decides, and what it does not catch goes on)
+                error = raised
     finally:
         program.close()
+
+
+async def _in_thread(work: Callable[[], None]) -> None:
+    import asyncio  # who is asynchronous has it already
+
+    await asyncio.to_thread(work)
 
 
 @cache

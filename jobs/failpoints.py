@@ -55,6 +55,19 @@ class Failpoint(StrEnum):
     DRAINED = "drained"  # a shutdown has waited long enough -> what still runs is given back
     RELEASED = "released"  # everything is given back -> the worker's row is taken away
     DEREGISTERED = "deregistered"  # the worker's row is gone -> its process ends
+    # Of the kind `ingest-document`, in its child:
+    DOCUMENT_PARSING = "document-parsing"  # the status is PARSING -> the original is fetched and parsed
+    DOCUMENT_CHUNKING = "document-chunking"  # the status is CHUNKING -> its pages are cut
+    DOCUMENT_ASSETS = "document-assets"  # its assets are stored -> so is its snapshot
+    DOCUMENT_SNAPSHOT = "document-snapshot"  # its snapshot is stored -> the status is EMBEDDING
+    DOCUMENT_EMBEDDING = "document-embedding"  # the status is EMBEDDING -> its chunks are embedded
+    DOCUMENT_INDEXING = "document-indexing"  # the status is INDEXING -> the new index is written
+    DOCUMENT_WRITTEN = "document-written"  # the new index is written -> it is committed, with the job's success
+    DOCUMENT_READY = "document-ready"  # that is committed -> the handler returns
+
+
+# A worker meets these only where it ingests documents.
+OF_DOCUMENTS = frozenset(place for place in Failpoint if place.startswith("document-"))
 
 
 class FailpointReached(RuntimeError):

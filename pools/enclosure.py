@@ -24,7 +24,7 @@ def enclose(setup: Setup) -> None:
         shm.mount_own(setup.shm_mb)  # before Landlock, which forbids mounts, and before the right to it is given up
     process.forbid_new_privileges()
     # Before the change of user: the paths of its rules may lie where that user may not go.
-    landlock.restrict(setup.readable, [setup.scratch])
+    landlock.restrict(setup.readable, [setup.scratch, *setup.writable])
     if setup.user is not None:
         _become(setup.user)
     capabilities.keep_those_of_files()  # which the change of user needs more than

@@ -39,13 +39,14 @@ class UserFrame(_Frame):
 class Setup(_Frame):
     """What encloses a child before anything of the job runs in it. Sizes are MiB; limits of 0 are not set.
 
-    `readable` None leaves the paths of the file system alone.
+    `readable` None leaves the paths of the file system alone; else `writable` are so besides `scratch`.
     """
 
     supervisor: int
     scratch: str
     user: UserFrame | None
     readable: list[str] | None
+    writable: list[str]
     open_files: int
     file_mb: int
     processes: int

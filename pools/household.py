@@ -1,6 +1,6 @@
 """What the attempts of one pool `ingest` share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pools.cgroups import Leaves
 from pools.frames import UserFrame
@@ -22,6 +22,7 @@ class Household:
     scratches: ScratchFolders
     user: UserFrame | None = None
     readable: list[str] | None = None
+    writable: list[str] = field(default_factory=list)
     leaves: Leaves | None = None
     has_own_shm: bool = False
 

@@ -141,6 +141,7 @@ class IngestPool:
             ) from error
         await house.threads.run(startup.sweep, options, house.scratches)
         house.readable = startup.readable_paths(options.read_paths)
+        house.writable = startup.writable_paths(options)
         try:
             house.leaves, leaves = Leaves.prepare(options.cgroup, self._owner)
         except CgroupError as error:

@@ -110,6 +110,7 @@ class Nursery:
             scratch=str(newborn.scratch.path),
             user=house.user,
             readable=house.readable,
+            writable=house.writable,
             open_files=options.open_files,
             file_mb=options.scratch_mb,
             # The kernel counts for the user, not for the job. Where that is the supervisor's own user, it would count

@@ -19,14 +19,16 @@ class IngestOptions:
     """Sizes are MiB. The defaults are those of the settings.
 
     `budget_mb` is what all children may use together; None admits by slots alone. `user` (`name`, or `uid:gid`) needs
-    a supervisor that is root. `read_paths` empty means that Landlock restricts no path. `scratch_path` empty means
-    the system's folder for temporary files. `cgroup` is `auto`, `off` or the folder of a delegated cgroup v2.
+    a supervisor that is root. `read_paths` empty means that Landlock restricts no path; else `write_paths` are what
+    is writable besides scratch. `scratch_path` empty means the system's folder for temporary files. `cgroup` is
+    `auto`, `off` or the folder of a delegated cgroup v2.
     """
 
     start_method: StartMethod = StartMethod.FORK
     budget_mb: int | None = None
     user: str = ""
     read_paths: tuple[str, ...] = ()
+    write_paths: tuple[str, ...] = ()
     open_files: int = 1024
     processes: int = 512
     scratch_path: str = ""

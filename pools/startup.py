@@ -40,10 +40,25 @@ def readable_paths(wanted: tuple[str, ...]) -> list[str] | None:
             "WORKER_INGEST_READ_PATHS needs Landlock, which this kernel lacks or has switched off (Linux 5.13 or "
             "newer, with `landlock` in the boot option `lsm=`)"
         )
+    _require_paths("WORKER_INGEST_READ_PATHS", wanted)
+    return [*wanted, *landlock.runtime_paths()]
+
+
+def writable_paths(options: IngestOptions) -> list[str]:
+    """What a job may write to besides its scratch folder, where paths are restricted. Raises `NotSupported`."""
+    if options.write_paths and not options.read_paths:
+        raise NotSupported(
+            "WORKER_INGEST_WRITE_PATHS is set without WORKER_INGEST_READ_PATHS: no path is restricted then; set both, "
+            "or neither"
+        )
+    _require_paths("WORKER_INGEST_WRITE_PATHS", options.write_paths)
+    return list(options.write_paths)
+
+
+def _require_paths(variable: str, wanted: tuple[str, ...]) -> None:
     for path in wanted:
         if not Path(path).is_absolute() or not Path(path).exists():
-            raise NotSupported(f"WORKER_INGEST_READ_PATHS names {path}, which is no absolute path that exists")
-    return [*wanted, *landlock.runtime_paths()]
+            raise NotSupported(f"{variable} names {path}, which is no absolute path that exists")
 
 
 def say_what_encloses(

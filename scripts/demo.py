@@ -98,7 +98,7 @@ def _show(db: Look, url: str, folder: Path, arguments: argparse.Namespace, conso
     if not arguments.paths:
         again = _ingest(url, folder, paths[:1])
         one = db.execute("SELECT count(*) FROM background_documents").fetchone()
-        same = one == (len(documents),) and again[0]["document_id"] in {
+        same = one == (sum(document["status"] != "REFUSED" for document in documents),) and again[0]["document_id"] in {
             document["document_id"] for document in documents
         }
         checks.append(Check("the same file twice is one document", f"{one[0] if one else 0} documents", same))
@@ -127,12 +127,16 @@ def _ingest(url: str, folder: Path, paths: list[Path]) -> list[dict[str, Any]]:
 
 def _documents_check(documents: list[dict[str, Any]], *, expect_failures: bool) -> Check:
     ready = [document for document in documents if document["status"] == "READY"]
-    failed = [document for document in documents if document["status"] == "FAILED"]
+    failed = [document for document in documents if document["status"] in ("FAILED", "REFUSED")]
     explained = all(document["message"] for document in failed)
     is_true = len(ready) + len(failed) == len(documents) and bool(ready) and explained
     if expect_failures:
         is_true &= sorted(Path(document["file"]).name for document in failed) == ["broken.docx", "empty.txt"]
-    return Check("documents are READY, or dead with a reason", f"{len(ready)} ready, {len(failed)} with one", is_true)
+    return Check(
+        "documents are READY, or failed or refused with a reason",
+        f"{len(ready)} ready, {len(failed)} with one",
+        is_true,
+    )
 
 
 def _search_check(url: str, console: Console) -> Check:

@@ -29,6 +29,8 @@ CONTROL = "tests/jobs/test_control.py::"
 KEYS = "tests/jobs/test_keys.py::"
 PAUSE = "tests/jobs/test_pause.py::"
 RECOVERY = "tests/jobs/test_recovery.py::"
+STATUS = "tests/documents/test_status.py::"
+DELETE = "tests/documents/test_delete.py::"
 SCHEDULER = "tests/jobs/test_scheduler.py::"
 INTENTS = "tests/pools/test_ingest_intents.py::"
 LEFTOVERS = "tests/pools/test_ingest_leftovers.py::"
@@ -42,6 +44,8 @@ PROGRESS = "jobs/sql/progress.sql"
 FINISH = "jobs/sql/finish.sql"
 CLAIM = "jobs/migrations/0003_hot_path.sql"  # with the completion of many
 PROBE = "jobs/sql/claim_probe.sql"
+ADVANCE = "jobs/sql/advance_document.sql"
+DOCUMENTS = "jobs/migrations/0004_document_pipeline.sql"
 RESCUE = "jobs/sql/lost_jobs.sql"
 SCHEMA = "jobs/migrations/0001_initial.sql"
 
@@ -664,5 +668,55 @@ MUTATIONS = (
         "    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)\n",
         "",
         (f"{SWEEP}test_a_process_that_asked_for_it_dies_with_its_parent",),
+    ),
+    # Documents: a stage behind the fence, a clean-up after every attempt, an index that goes on serving.
+    Mutation(
+        "a document's stage: the claim number",
+        ADVANCE,
+        " AND claim = %(claim)s",
+        "",
+        (f"{STATUS}test_a_stage_is_written_by_the_claim_that_runs_and_by_no_other",),
+    ),
+    Mutation(
+        "a document's stage: only while its job runs",
+        ADVANCE,
+        " AND status = 'running'",
+        "",
+        (f"{STATUS}test_a_stage_is_written_by_the_claim_that_runs_and_by_no_other",),
+    ),
+    Mutation(
+        "a document's stage: holds the job while it is written",
+        ADVANCE,
+        " FOR SHARE",
+        "",
+        (f"{STATUS}test_a_stage_that_meets_the_end_of_its_job_waits_for_it_and_writes_nothing",),
+    ),
+    Mutation(
+        "a document's attempt: cleaned up whoever records its end",
+        DOCUMENTS,
+        "AND OLD.status = 'running' AND NEW.status <> 'succeeded' THEN",
+        "AND false THEN",
+        (f"{STATUS}test_every_end_of_an_attempt_that_is_no_success_asks_for_a_clean_up[dead-1]",),
+    ),
+    Mutation(
+        "a document that is reindexed: READY again where that comes to nothing",
+        DOCUMENTS,
+        "WHEN NEW.status = 'succeeded' OR document.ready_at IS NOT NULL THEN 'READY'",
+        "WHEN NEW.status = 'succeeded' THEN 'READY'",
+        ("tests/documents/test_reindex.py::test_a_reindex_that_is_cancelled_leaves_a_ready_document",),
+    ),
+    Mutation(
+        "a document's clean-up: spares what a running attempt stores",
+        "jobs/documents/cleanup.py",
+        "for each in (edition, running) if",
+        "for each in (edition,) if",
+        (f"{DELETE}test_a_clean_up_spares_what_the_document_and_a_running_attempt_call_their_own",),
+    ),
+    Mutation(
+        "a document's deletion: not while its job runs",
+        "jobs/documents/delete.py",
+        'if status == "running":',
+        "if not status:",
+        (f"{DELETE}test_nothing_is_deleted_while_a_job_runs",),
     ),
 )

@@ -14,6 +14,7 @@ def explain(error: Exception) -> str | None:
 
     from jobs.control import ControlError
     from jobs.database import DatabaseUnavailable, Locked
+    from jobs.documents.errors import DocumentError
     from jobs.loading import AppError
     from jobs.migrate import SchemaError
     from pools.process import NotSupported
@@ -31,7 +32,9 @@ def explain(error: Exception) -> str | None:
             return f"the database refuses, because it is read-only: {error}"
         case DatabaseUnavailable():
             return f"the database does not answer: {error}"
-        case ControlError() | AppError() | SchemaError() | EmbeddedServerError() | TemplateError() | NotSupported():
+        case ControlError() | DocumentError() | AppError() | SchemaError():
+            return str(error)
+        case EmbeddedServerError() | TemplateError() | NotSupported():
             return str(error)
         case _:
             return None

@@ -72,6 +72,11 @@ class Settings(BaseModel):
         description="Folders, split by `:`, that ingest jobs may read besides the interpreter's own and the system's; "
         "only their scratch folder is writable then. Empty restricts no path. Needs Landlock.",
     )
+    worker_ingest_write_paths: Annotated[list[str], BeforeValidator(_split_paths)] = Field(
+        default=[],
+        description="With `WORKER_INGEST_READ_PATHS`, folders that ingest jobs may write to besides: an object store's "
+        "that is a folder.",
+    )
     worker_ingest_scratch_path: str = Field(
         default="", description="Where each ingest job gets its private working folder; empty is the system's TMPDIR."
     )

@@ -61,6 +61,7 @@ def ingest_options(settings: Settings) -> IngestOptions:
         budget_mb=ingest_budget_mb(settings),
         user=settings.worker_ingest_user,
         read_paths=tuple(settings.worker_ingest_read_paths),
+        write_paths=tuple(settings.worker_ingest_write_paths),
         open_files=settings.worker_ingest_open_files,
         processes=settings.worker_ingest_processes,
         scratch_path=settings.worker_ingest_scratch_path,

@@ -7,15 +7,22 @@ from typing import Any
 from uuid import UUID
 
 from jobs.connection import Program, Statement, run
+from jobs.documents.keys import asset_key
 from jobs.documents.task import INGEST_DOCUMENT
 from jobs.sql import statement
+
+STATUSES = ("PENDING", "PARSING", "CHUNKING", "EMBEDDING", "INDEXING", "READY", "FAILED")
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentRow:
-    """One document. `size` is bytes; `message` is for people; `progress` is 0.0 to 1.0 while it is parsed."""
+    """One document. `size` is bytes; `message` is for people; `progress` is 0.0 to 1.0 while its job runs.
+
+    `ready_at` says since when it is found, also while it is being reindexed.
+    """
 
     id: UUID
+    collection: str
     filename: str
     status: str
     mime_type: str | None
@@ -23,6 +30,8 @@ class DocumentRow:
     size: int
     pages: int | None
     chunks: int | None
+    assets: int | None
+    parser: str | None
     job_id: int | None
     message: str | None
     created_at: datetime
@@ -34,6 +43,22 @@ class DocumentRow:
     def is_settled(self) -> bool:
         """Nothing more happens to it by itself."""
         return self.status in ("READY", "FAILED")
+
+    @property
+    def is_running(self) -> bool:
+        """A job works on it now."""
+        return not self.is_settled and self.status != "PENDING"
+
+
+@dataclass(frozen=True, slots=True)
+class AssetRow:
+    """An image of a document: `object_key` is where its content lies in the object store, `size` in bytes."""
+
+    key: str
+    page: int | None
+    mime_type: str
+    size: int
+    object_key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +74,23 @@ def show_documents(db: Any, ids: Sequence[UUID]) -> Any:
     return run(db, _documents(list(ids)))
 
 
+def list_documents(
+    db: Any,
+    *,
+    status: str | None = None,
+    collection: str | None = None,
+    before: UUID | None = None,
+    limit: int = 50,
+) -> Any:
+    """Documents, newest first, at most `limit`: a list of `DocumentRow`. `before` is the last id of the page before."""
+    return run(db, _list({"status": status, "collection": collection, "before": before, "limit": limit}))
+
+
+def document_assets(db: Any, document_id: UUID) -> Any:
+    """The images of a document, in the order of their pages: a list of `AssetRow`."""
+    return run(db, _assets(document_id))
+
+
 def attendance(db: Any) -> Any:
     """Whether documents that wait have anybody to wait for."""
     return run(db, _attendance())
@@ -57,6 +99,19 @@ def attendance(db: Any) -> Any:
 def _documents(ids: list[UUID]) -> Program[list[DocumentRow]]:
     rows = yield Statement(statement("show_documents"), {"ids": ids})
     return [DocumentRow(UUID(str(row[0])), *row[1:]) for row in rows]
+
+
+def _list(parameters: dict[str, Any]) -> Program[list[DocumentRow]]:
+    rows = yield Statement(statement("list_documents"), parameters)
+    return [DocumentRow(UUID(str(row[0])), *row[1:]) for row in rows]
+
+
+def _assets(document_id: UUID) -> Program[list[AssetRow]]:
+    rows = yield Statement(statement("document_assets"), {"document_id": document_id})
+    return [
+        AssetRow(key, page, mime_type, size, asset_key(document_id, edition, key))
+        for key, page, mime_type, size, edition in rows
+    ]
 
 
 def _attendance() -> Program[Attendance]:

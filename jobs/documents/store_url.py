@@ -1,4 +1,4 @@
-"""Where originals lie unless OBJECT_STORE_URL says otherwise; importing `originals` itself costs obstore."""
+"""Where objects lie unless OBJECT_STORE_URL says otherwise; importing `objects` itself costs obstore."""
 
 from pathlib import Path
 

@@ -1,1 +1,1 @@
-COPY background_document_chunks (document_id, position, page, heading, text) FROM STDIN (FORMAT binary)
+COPY background_document_chunks (id, document_id, position, page, heading, text) FROM STDIN (FORMAT binary)

@@ -1,6 +1,7 @@
--- The same content is one document: of two that submit it at once, the second waits here for the first to commit and
--- then answers nothing.
-INSERT INTO background_documents (filename, sha256, size)
-VALUES (CAST(%(filename)s AS text), CAST(%(sha256)s AS text), CAST(%(size)s AS bigint))
-ON CONFLICT ON CONSTRAINT background_documents_sha256 DO NOTHING
+-- The same content is one document of a collection: of two that submit it at once, the second waits here for the first to
+-- commit and then answers nothing.
+INSERT INTO background_documents (id, filename, sha256, size, mime_type, collection)
+VALUES (CAST(%(id)s AS uuid), CAST(%(filename)s AS text), CAST(%(sha256)s AS text), CAST(%(size)s AS bigint),
+        CAST(%(mime_type)s AS text), CAST(%(collection)s AS text))
+ON CONFLICT (collection, sha256) WHERE deleted_at IS NULL DO NOTHING
 RETURNING id

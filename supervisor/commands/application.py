@@ -4,13 +4,15 @@ from typing import Annotated
 
 import typer
 
-from supervisor.commands.documents import ingest, search
+from supervisor.commands.documents import documents
 from supervisor.commands.enqueue import enqueue
 from supervisor.commands.group import OomphGroup
+from supervisor.commands.ingest import ingest, reindex
 from supervisor.commands.jobs import jobs
 from supervisor.commands.kinds import kinds
 from supervisor.commands.migrate import migrate
 from supervisor.commands.records import audit, schedules, workers
+from supervisor.commands.search import search
 from supervisor.commands.worker import worker
 
 START = "Start"
@@ -52,6 +54,8 @@ cli.command("worker", rich_help_panel=START)(worker)
 cli.command("enqueue", rich_help_panel=WORK)(enqueue)
 cli.command("ingest", rich_help_panel=WORK)(ingest)
 cli.command("search", rich_help_panel=WORK)(search)
+cli.command("reindex", rich_help_panel=WORK)(reindex)
+cli.add_typer(documents, name="documents", rich_help_panel=LOOK)
 cli.add_typer(jobs, name="jobs", rich_help_panel=LOOK)
 cli.add_typer(kinds, name="kinds", rich_help_panel=LOOK)
 cli.add_typer(schedules, name="schedules", rich_help_panel=LOOK)

@@ -3,14 +3,13 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from supervisor.commands.options import refuse
 from supervisor.commands.output import printable
-
-MAX_FILE_BYTES = 100 << 20  # a file is read as a whole, here and in the child
-MAX_FILE_TEXT = "it has over 100 MB"
 
 
 class Skipped(Exception):
@@ -27,19 +26,17 @@ class FoundFile:
     def shown(self) -> str:
         return shown(self.path)
 
-    def read(self) -> bytes:
-        """Its content. Raises `Skipped` for one that has grown too big or is no file any more, and `OSError`."""
+    @contextmanager
+    def opened(self) -> Iterator[BinaryIO]:
+        """Its content. Raises `Skipped` for one that is no file any more, and `OSError`."""
         # Without waiting: what was a file when it was found may be a pipe by now.
         with os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise Skipped("it is no regular file")
-            content = file.read(MAX_FILE_BYTES + 1)
-        if len(content) > MAX_FILE_BYTES:
-            raise Skipped(MAX_FILE_TEXT)
-        return content
+            yield file
 
 
-def find_files(paths: Iterable[Path]) -> tuple[list[FoundFile], list[tuple[str, str]]]:
+def find_files(paths: Iterable[Path], max_bytes: int) -> tuple[list[FoundFile], list[tuple[str, str]]]:
     """The files that `paths` name, sorted and each once, and those that are skipped with the reason.
 
     In folders, hidden files and folders are left out silently, and links to folders are not followed. Wrong usage for a
@@ -58,8 +55,8 @@ def find_files(paths: Iterable[Path]) -> tuple[list[FoundFile], list[tuple[str, 
                 continue
             if not stat.S_ISREG(state.st_mode):
                 skipped.append((shown(file), "it is no regular file"))
-            elif state.st_size > MAX_FILE_BYTES:
-                skipped.append((shown(file), MAX_FILE_TEXT))
+            elif state.st_size > max_bytes:
+                skipped.append((shown(file), f"it has over {max_bytes >> 20} MB"))
             else:
                 found.setdefault(file.absolute(), FoundFile(file))
     return sorted(found.values(), key=lambda file: file.path), skipped

@@ -88,7 +88,7 @@ def show_job(
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
-    """Show all of a job: payload, result, every failed attempt."""
+    """Show a job: payload, result, every failed attempt."""
     from jobs import reports
 
     with connected(database, embedded) as connection:
@@ -128,7 +128,7 @@ def cancel_jobs(
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
-    """Cancel queued jobs at once, running ones by their worker.
+    """Cancel queued jobs at once, running ones by a worker.
 
     Several are cancelled all or none.
     """

@@ -1,6 +1,7 @@
-"""Waits for documents, with a bar that shows how many are done, how many failed, and how fast it goes."""
+"""Waits for documents, with a bar that shows how many are done and failed, how fast it goes, and the stages."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -30,11 +31,12 @@ def wait_for_documents(connection: "psycopg.Connection[Any]", ids: Sequence[UUID
         MofNCompleteColumn(),
         TextColumn("{task.fields[failed]} failed, {task.fields[rate]}/s"),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[stages]}"),
     )
     console = Console(stderr=True)
     started = seen_worker = time.monotonic()
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=len(ids), failed=0, rate="0.0")
+        task = bar.add_task("", total=len(ids), failed=0, rate="0.0", stages="")
         waiting = list(ids)
         failed = 0
         while True:
@@ -43,15 +45,25 @@ def wait_for_documents(connection: "psycopg.Connection[Any]", ids: Sequence[UUID
             waiting = [row.id for row in rows if not row.is_settled]  # one that was deleted is done too
             done = len(ids) - len(waiting)
             now = time.monotonic()
-            bar.update(task, completed=done, failed=failed, rate=f"{done / max(now - started, LOOK_SECONDS):.1f}")
+            rate = f"{done / max(now - started, LOOK_SECONDS):.1f}"
+            bar.update(task, completed=done, failed=failed, rate=rate, stages=_stages(rows))
             if not waiting:
                 return None
             present: Attendance = attendance(connection)
             seen_worker = now if present.workers else seen_worker
-            running = any(row.status == "PARSING" for row in rows)
+            running = any(row.is_running for row in rows)
             if trouble := _trouble(present, len(waiting), now - seen_worker, running, database):
                 return trouble
             time.sleep(LOOK_SECONDS)
+
+
+def _stages(rows: "Sequence[DocumentRow]") -> str:
+    """Where the documents that run are, the one that is furthest in its own words: `2 parsing, 1 embedding (60 %)`."""
+    running = [row for row in rows if row.is_running]
+    counts = Counter(row.status.lower() for row in running)
+    furthest = max((row.progress or 0 for row in running), default=0)
+    told = ", ".join(f"{count} {stage}" for stage, count in counts.items())
+    return f"{told} ({furthest:.0%})" if furthest else told
 
 
 def _trouble(present: "Attendance", left: int, alone: float, running: bool, database: str) -> str | None:

@@ -13,7 +13,7 @@ import psutil
 import psycopg
 
 from jobs import ControlError, cancel, enqueue, pause, resume
-from jobs.failpoints import STALL_SECONDS, Failpoint
+from jobs.failpoints import OF_DOCUMENTS, STALL_SECONDS, Failpoint
 from supervisor.testing.processes import WorkerProcess
 from tests.chaos.app import AGENT, GRIDS, HURRIED, INGEST, SKIPPING, SYSTEM, TICKS, URL, Ordeal
 from tests.chaos.checker import check
@@ -248,7 +248,8 @@ class Trial:
 def groups(action: str, *, alone: bool) -> Iterable[frozenset[Failpoint]]:
     """Which places are armed together. A process dies once, so a kill has a worker of its own."""
     single = {Failpoint.SCHEDULES_SYNCED, Failpoint.REGISTERED, Failpoint.RENEWED} | AT_LOSS | AT_SHUTDOWN | IN_CHILDREN
+    places = [place for place in Failpoint if place not in OF_DOCUMENTS]
     if action == "kill" or alone:
-        return [frozenset({place}) for place in Failpoint]
-    shared = [place for place in Failpoint if place not in single]
+        return [frozenset({place}) for place in places]
+    shared = [place for place in places if place not in single]
     return [frozenset({place}) for place in single] + [frozenset(shared[i : i + 4]) for i in range(0, len(shared), 4)]

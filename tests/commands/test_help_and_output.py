@@ -12,7 +12,8 @@ from tests.commands.conftest import Oomph
 
 # In the order in which a newcomer needs them.
 COMMANDS = [
-    "migrate", "worker", "enqueue", "ingest", "search", "jobs list", "jobs show", "jobs retry", "jobs cancel",
+    "migrate", "worker", "enqueue", "ingest", "search", "reindex",
+    "documents list", "documents show", "documents delete", "jobs list", "jobs show", "jobs retry", "jobs cancel",
     "kinds list", "kinds pause", "kinds resume", "schedules list", "workers list", "audit list",
 ]  # fmt: skip
 
@@ -32,7 +33,14 @@ def test_every_command_has_help_and_every_database_command_its_options(anywhere:
         out = anywhere(*name.split(), "--help").out
         assert "--database URL" in out
         assert "--embedded DIR" in out
-        assert ("--json" in out) or name not in ("enqueue", "ingest", "search", "jobs show")
+        assert ("--json" in out) or name not in (
+            "enqueue",
+            "ingest",
+            "search",
+            "reindex",
+            "documents show",
+            "jobs show",
+        )
         assert ("--actor NAME" in out) == (name.split()[-1] in {"retry", "cancel", "pause", "resume"})
         if name.endswith("list"):
             assert "--json" in out

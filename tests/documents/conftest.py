@@ -1,18 +1,26 @@
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
 import psycopg
 import pytest
 
-from jobs.documents.ingest import Submission, submit
-from jobs.documents.originals import Originals
-from jobs.documents.reports import DocumentRow, show_documents
+from jobs.documents.delete import delete
+from jobs.documents.keys import asset_key, original_key, snapshot_key
+from jobs.documents.objects import Objects
+from jobs.documents.pipeline.chunk import Chunk, chunk
+from jobs.documents.pipeline.parse import ParsedDocument, parse
+from jobs.documents.reports import AssetRow, DocumentRow, document_assets, show_documents
+from jobs.documents.search import Hit, search
+from jobs.documents.submit import Submission, submit
 from supervisor.testing.processes import WorkerProcess, running_worker
 from supervisor.testing.waiting import wait_for
 
+DOCUMENT = UUID(int=7)
 Connection = psycopg.Connection[tuple[Any, ...]]
 APP = "jobs.documents.app:app"
 
@@ -23,20 +31,65 @@ class Library:
     def __init__(self, url: str, db: Connection, folder: Path, stack: ExitStack) -> None:
         self.url, self.db, self.folder = url, db, folder
         self.store_url = (folder / "objects").as_uri()
-        self.originals = Originals(self.store_url)
         self._stack = stack
         self._workers = 0
 
     def start(self, **settings: str) -> WorkerProcess:
-        """A ready worker; settings are environment variables."""
+        """A ready worker until the end of the test; settings are environment variables."""
+        return self._stack.enter_context(self.worker(**settings))
+
+    def worker(self, **settings: str) -> AbstractContextManager[WorkerProcess]:
+        """A ready worker until the end of the block."""
         self._workers += 1
         log = self.folder / f"worker-{self._workers}.log"
-        settings = {"OBJECT_STORE_URL": self.store_url, **settings}
-        return self._stack.enter_context(running_worker(self.url, log, APP, **settings))
+        return running_worker(self.url, log, APP, **{"OBJECT_STORE_URL": self.store_url, **settings})
 
-    def submit(self, filename: str, content: bytes) -> Submission:
-        given: Submission = submit(self.db, self.originals.save(content), filename)
+    @property
+    def objects(self) -> Objects:
+        return Objects(self.store_url)
+
+    def submit(self, filename: str, content: bytes, collection: str = "default") -> Submission:
+        with self.db.transaction():
+            given: Submission = submit(self.db, filename, content, collection=collection, objects=self.objects)
         return given
+
+    def cleaning(self) -> bool:
+        """Whether a clean-up is still to be done."""
+        return bool(
+            self.db.execute(
+                "SELECT 1 FROM background_jobs WHERE kind = 'clean-up-document' AND status IN ('queued', 'running')"
+            ).fetchall()
+        )
+
+    def delete(self, document_id: UUID) -> None:
+        with self.db.transaction():
+            delete(self.db, document_id)
+
+    def found(self, words: str) -> set[UUID]:
+        """The documents in which a search finds these words."""
+        hits: list[Hit] = search(self.db, words, limit=100)
+        return {hit.document_id for hit in hits}
+
+    def documents(self, *ids: UUID) -> list[DocumentRow]:
+        rows: list[DocumentRow] = show_documents(self.db, ids)
+        return rows
+
+    def own_objects(self, document_id: UUID) -> list[str]:
+        """The keys that belong to a document by what its row says, sorted."""
+        row = self.db.execute("SELECT edition FROM background_documents WHERE id = %s", [document_id]).fetchone()
+        assert row is not None
+        return self.expected_objects(document_id, row[0])
+
+    def expected_objects(self, document_id: UUID, edition: str) -> list[str]:
+        """The keys that belong to a document of this edition, sorted."""
+        assets: list[AssetRow] = document_assets(self.db, document_id)
+        own = [original_key(document_id), snapshot_key(document_id, edition)]
+        return sorted([*own, *(asset_key(document_id, edition, each.key) for each in assets)])
+
+    def stored(self, document_id: UUID | None = None) -> list[str]:
+        """The keys of what the object store holds, of one document or of all, sorted."""
+        prefix = "documents" if document_id is None else f"documents/{document_id}"
+        return sorted(each.key for each in self.objects.below(prefix))
 
     def document(self, document_id: UUID) -> DocumentRow:
         rows: list[DocumentRow] = show_documents(self.db, [document_id])
@@ -55,7 +108,7 @@ class Library:
 
     def chunks(self, document_id: UUID) -> Sequence[tuple[Any, ...]]:
         return self.db.execute(
-            "SELECT position, page, heading, text FROM background_document_chunks WHERE document_id = %s "
+            "SELECT id, position, page, heading, text FROM background_document_chunks WHERE document_id = %s "
             "ORDER BY position",
             [document_id],
         ).fetchall()
@@ -68,6 +121,19 @@ class Library:
         row = self.db.execute(f"SELECT {columns} FROM background_jobs WHERE id = %s", [job_id]).fetchone()
         assert row is not None
         return row
+
+
+def parsed(filename: str, content: bytes) -> ParsedDocument:
+    """A document whose pages and assets have been read, and so can be read again."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "original")
+        path.write_bytes(content)
+        given = parse(filename, path)
+        return replace(given, pages=list(given.pages), assets=list(given.assets))
+
+
+def chunks_of(filename: str, content: bytes, document_id: UUID = DOCUMENT) -> list[Chunk]:
+    return list(chunk(document_id, parsed(filename, content).pages))
 
 
 @pytest.fixture

@@ -2,19 +2,22 @@
 
 import unicodedata
 from itertools import pairwise
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.documents.pipeline.chunk import Chunk, chunk
+from jobs.documents.pipeline.chunk import Chunk, StructuredChunker, chunk, chunker_from_environment
 from jobs.documents.pipeline.headings import Page, markdown_headings
+from jobs.documents.pipeline.units import tokens
+from tests.documents.conftest import DOCUMENT
 
 SENTENCE = "The quick brown fox jumps over the lazy dog. "
 
 
 def chunks(text: str, size: int = 200, overlap: int = 30) -> list[Chunk]:
-    return list(chunk([Page(None, text, markdown_headings(text))], size=size, overlap=overlap))
+    return list(StructuredChunker(size, overlap)(DOCUMENT, [Page(None, text, markdown_headings(text))]))
 
 
 def places(text: str, found: list[Chunk]) -> list[tuple[int, int]]:
@@ -29,16 +32,30 @@ def places(text: str, found: list[Chunk]) -> list[tuple[int, int]]:
 
 
 def test_a_short_text_is_one_chunk() -> None:
-    assert chunks("  Hello.\n") == [Chunk(0, None, None, "Hello.")]
+    (found,) = chunks("  Hello.\n")
+    assert (found.position, found.page, found.heading, found.text) == (0, None, None, "Hello.")
 
 
 def test_an_empty_page_gives_no_chunk_and_takes_no_position() -> None:
     pages = [Page(1, " \n\n "), Page(2, "text")]
-    assert list(chunk(pages)) == [Chunk(0, 2, None, "text")]
+    assert [(each.position, each.page, each.text) for each in chunk(DOCUMENT, pages)] == [(0, 2, "text")]
+
+
+def test_the_same_text_at_the_same_place_of_a_document_is_the_same_chunk() -> None:
+    first, second = (
+        [each.id for each in chunks(text)] for text in ("# A\n\none\n# B\n\ntwo", "# A\n\none\n# B\n\nxxx")
+    )
+    assert first[0] == second[0]
+    assert first[1] != second[1]
+    (elsewhere,) = chunk(UUID(int=8), [Page(None, "# A\n\none")])
+    assert elsewhere.id != first[0]
 
 
 def test_a_chunk_never_spans_two_pages() -> None:
-    assert [(each.page, each.text) for each in chunk([Page(1, "one"), Page(2, "two")])] == [(1, "one"), (2, "two")]
+    assert [(each.page, each.text) for each in chunk(DOCUMENT, [Page(1, "one"), Page(2, "two")])] == [
+        (1, "one"),
+        (2, "two"),
+    ]
 
 
 def test_each_section_is_a_chunk_of_its_own_under_its_path() -> None:
@@ -58,7 +75,7 @@ def test_a_heading_goes_with_the_text_below_it() -> None:
 def test_a_section_goes_on_over_the_end_of_its_page() -> None:
     first = "# Animals\n\nThey live."
     pages = [Page(1, first, markdown_headings(first)), Page(2, "And they eat.")]
-    assert [each.heading for each in chunk(pages)] == ["Animals", "Animals"]
+    assert [each.heading for each in chunk(DOCUMENT, pages)] == ["Animals", "Animals"]
 
 
 def test_a_long_text_is_cut_at_paragraphs() -> None:
@@ -113,14 +130,45 @@ def test_a_letter_with_endless_marks_does_not_stop_it() -> None:
 
 def test_marks_longer_than_a_whole_chunk_do_not_stop_it() -> None:
     text = "a" + "\u0301" * 200
-    assert "".join(each.text for each in chunk([Page(1, text, [])], size=16, overlap=0)) == text
-    assert len(list(chunk([Page(1, text, [])], size=16, overlap=4))) < 100
+    assert "".join(each.text for each in StructuredChunker(16, 0)(DOCUMENT, [Page(1, text, [])])) == text
+    assert len(list(StructuredChunker(16, 4)(DOCUMENT, [Page(1, text, [])]))) < 100
 
 
 @pytest.mark.parametrize(("size", "overlap"), [(15, 0), (100, 26), (100, -1)])
 def test_sizes_that_cannot_work_are_refused(size: int, overlap: int) -> None:
     with pytest.raises(ValueError, match=f"size={size}"):
-        chunk([], size=size, overlap=overlap)
+        StructuredChunker(size, overlap)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ".join(f"The fox jumps over {number} dogs." for number in range(200)),
+        " ".join(f"Wettervorhersagegenauigkeit{number}" for number in range(300)),
+        "".join(map(chr, range(0x4E00, 0x5200))),
+    ],
+    ids=["sentences", "long words", "one word"],
+)
+def test_a_size_in_tokens_holds_for_every_chunk(text: str) -> None:
+    found = list(StructuredChunker(64, 16, "tokens")(DOCUMENT, [Page(None, text)]))
+    assert all(len(tokens(each.text)) <= 64 for each in found)
+    assert min(len(tokens(each.text)) for each in found[:-1]) >= 32
+    spans = places(text, found)
+    assert all(after <= end for (_, end), (after, _) in pairwise(spans))
+    assert all(len(tokens(text[after:end])) <= 16 for (_, end), (after, _) in pairwise(spans))
+    assert not text[spans[-1][1] :].strip()
+
+
+def test_the_environment_says_how_large_chunks_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert chunker_from_environment().name == "structured 1500/150 characters"
+    monkeypatch.setenv("CHUNK_SIZE", "400")
+    monkeypatch.setenv("CHUNK_UNIT", "tokens")
+    assert chunker_from_environment().name == "structured 400/40 tokens"
+    monkeypatch.setenv("CHUNK_OVERLAP", "0")
+    assert chunker_from_environment().name == "structured 400/0 tokens"
+    monkeypatch.setenv("CHUNK_UNIT", "pages")
+    with pytest.raises(ValueError, match="characters or tokens"):
+        chunker_from_environment()
 
 
 TEXTS = st.text(
@@ -134,8 +182,8 @@ def test_whatever_the_text_every_character_is_in_a_chunk_in_order_and_no_chunk_i
 ) -> None:
     overlap = min(overlap, size // 4)
     page = Page(7, text, markdown_headings(text))
-    found = list(chunk([page], size=size, overlap=overlap))
-    assert found == list(chunk([page], size=size, overlap=overlap))
+    found = list(StructuredChunker(size, overlap)(DOCUMENT, [page]))
+    assert found == list(StructuredChunker(size, overlap)(DOCUMENT, [page]))
     assert [each.position for each in found] == list(range(len(found)))
     assert all(0 < len(each.text) <= size and each.page == 7 for each in found)
     covered = 0

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -11,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from jobs.documents.errors import UnreadableDocument
+from jobs.documents.submit import submit
 from scripts import samples
-from supervisor.commands import files
-from supervisor.commands.files import find_files
+from supervisor.commands.files import Skipped, find_files
 from tests.documents.conftest import Library
-from tests.documents.test_parse import encrypted_pdf
+from tests.documents.hostile import encrypted_pdf
 
 ROOT = Path(__file__).parent.parent.parent
 SECTIONS = [("Engines", ["The analytical engine weaves algebraic patterns."])]
@@ -134,10 +136,10 @@ def test_a_store_that_cannot_be_used_is_said_so(library: Library, folder: Path) 
 
 
 def test_on_a_terminal_a_bar_shows_documents_failures_and_rate(library: Library, folder: Path) -> None:
-    library.start()
+    library.start(WORKER_FAILPOINTS="document-chunking:stall=1.5")
     screen, terminal = pty.openpty()
     command = [sys.executable, "-c", "from supervisor.commands import main; main()", "ingest", str(folder)]
-    variables = {**environment(library), "TERM": "xterm", "COLUMNS": "100"}
+    variables = {**environment(library), "TERM": "xterm", "COLUMNS": "120"}
     with subprocess.Popen(command, cwd=ROOT, env=variables, stdout=subprocess.PIPE, stderr=terminal) as process:
         os.close(terminal)
         shown = b""
@@ -151,35 +153,38 @@ def test_on_a_terminal_a_bar_shows_documents_failures_and_rate(library: Library,
     assert "2/2" in shown.decode()
     assert "0 failed" in shown.decode()
     assert "/s" in shown.decode()
+    assert re.search("[12] chunking", shown.decode()), "the stages of those that run"
 
 
-def test_files_are_found_sorted_and_once_and_the_rest_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_FILE_BYTES", 5_000)
-    (folder / "big.txt").write_bytes(b"x" * 5_001)
+def test_files_are_found_sorted_and_once_and_the_rest_is_said(folder: Path) -> None:
+    (folder / "big.txt").write_bytes(b"x" * ((1 << 20) + 1))
     (folder / "link").symlink_to(folder / "more")
     (folder / "broken").symlink_to(folder / "nowhere")
     (folder / "more" / "loop").symlink_to(folder)
     os.mkfifo(folder / "pipe")
-    found, skipped = find_files([folder, folder / "a.docx", folder / "more" / ".hidden.txt"])
+    found, skipped = find_files([folder, folder / "a.docx", folder / "more" / ".hidden.txt"], 1 << 20)
     names = [str(file.path.relative_to(folder)) for file in found]
     assert names == ["a.docx", "more/.hidden.txt", "more/b.pdf"]
     assert sorted((Path(name).name, why) for name, why in skipped) == [
-        ("big.txt", "it has over 100 MB"),
+        ("big.txt", "it has over 1 MB"),
         ("broken", "No such file or directory"),
         ("pipe", "it is no regular file"),
     ]
 
 
-def test_a_file_that_grew_or_vanished_is_not_half_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "MAX_FILE_BYTES", 10)
+def test_a_file_that_grew_became_a_pipe_or_vanished_is_not_half_read(library: Library, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
-    ((file,), _) = find_files([tmp_path])
+    ((file,), _) = find_files([tmp_path / "a"], 10)
     (tmp_path / "a").write_bytes(b"x" * 11)
-    with pytest.raises(files.Skipped, match="over 100 MB"):
-        file.read()
+    with file.opened() as content, pytest.raises(UnreadableDocument, match="more than"):
+        submit(library.db, "a", content, max_bytes=10, objects=library.objects)
     (tmp_path / "a").unlink()
-    with pytest.raises(FileNotFoundError):
-        file.read()
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(Skipped, match="no regular file"), file.opened():
+        pass
+    (tmp_path / "a").unlink()
+    with pytest.raises(FileNotFoundError), file.opened():
+        pass
 
 
 def test_names_of_any_bytes_are_ingested_and_shown(library: Library, tmp_path: Path) -> None:
@@ -191,3 +196,71 @@ def test_names_of_any_bytes_are_ingested_and_shown(library: Library, tmp_path: P
     assert "\x1b" not in done.out
     (row,) = library.db.execute("SELECT filename FROM background_documents").fetchall()
     assert row[0].isprintable()
+
+
+def test_documents_are_listed_shown_and_deleted(library: Library, folder: Path) -> None:
+    library.start()
+    assert oomph(library, "ingest", "--collection", "papers", str(folder)).status == 0
+    library.settled(other := library.submit("other.txt", b"words"))
+    listed = oomph(library, "documents", "list", "--collection", "papers", "--json").json
+    assert [row["filename"] for row in listed] == ["b.pdf", "a.docx"], "newest first"
+    assert {row["status"] for row in listed} == {"READY"}
+    assert oomph(library, "documents", "list", "--json", "--limit", "1", "--before", listed[0]["id"]).json == listed[1:]
+    assert [row["id"] for row in oomph(library, "documents", "list", "--json").json] == [
+        str(other.document_id),
+        *(row["id"] for row in listed),
+    ]
+    table = oomph(library, "documents", "list", "--status", "READY").out
+    assert "b.pdf" in table
+    shown = oomph(library, "documents", "show", listed[0]["id"]).out
+    for fact in ("papers", "b.pdf", "READY", "application/pdf", "kreuzberg"):
+        assert fact in shown
+    deleted = oomph(library, "documents", "delete", listed[0]["id"], listed[1]["id"])
+    assert deleted.out.count("is deleted") == 2
+    assert oomph(library, "documents", "list", "--collection", "papers", "--json").json == []
+    again = oomph(library, "documents", "delete", listed[0]["id"])
+    assert (again.status, "does not exist" in again.err) == (1, True)
+    assert oomph(library, "documents", "show", listed[0]["id"]).status == 1
+    assert oomph(library, "documents", "list", "--status", "DONE").status == 2
+
+
+def test_documents_are_reindexed_and_followed(library: Library, folder: Path) -> None:
+    library.start()
+    first = oomph(library, "ingest", "--json", str(folder)).json
+    one = oomph(library, "reindex", first[0]["document_id"], "--from", "snapshot")
+    assert one.status == 0, one.err
+    assert "1 READY" in one.err
+    every = oomph(library, "reindex", "--all", "--json").json
+    assert {row["document_id"] for row in every} == {row["document_id"] for row in first}
+    assert {row["status"] for row in every} == {"READY"}
+    assert not {row["job_id"] for row in every} & {row["job_id"] for row in first}
+    assert oomph(library, "reindex").status == 2
+    assert oomph(library, "reindex", "--all", first[0]["document_id"]).status == 2
+
+
+def test_one_that_is_worked_on_is_not_reindexed_and_says_so(library: Library) -> None:
+    given = library.submit("a.txt", b"words")
+    done = oomph(library, "reindex", "--no-wait", str(given.document_id))
+    assert done.status == 1
+    assert f"is PENDING: job {given.job_id} works on it already" in done.out
+
+
+def test_what_is_no_document_is_refused_and_the_rest_is_ingested(library: Library, folder: Path) -> None:
+    (folder / "empty.txt").touch()
+    (folder / "photo.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    library.start()
+    done = oomph(library, "ingest", "--json", str(folder))
+    assert done.status == 1
+    refused = {Path(row["file"]).name: row["message"] for row in done.json if row["status"] == "REFUSED"}
+    assert refused == {"empty.txt": "The file is empty.", "photo.png": "This type of file is not supported."}
+    assert [row["status"] for row in done.json].count("READY") == 2
+
+
+def test_a_document_whose_attempt_failed_says_so_while_it_waits(library: Library, folder: Path) -> None:
+    given = library.submit("a.txt", b"words")
+    library.db.execute("UPDATE background_jobs SET status = 'running', attempt = 1 WHERE id = %s", [given.job_id])
+    library.db.execute(
+        'UPDATE background_jobs SET status = \'queued\', error = \'{"type": "StoreError", "message": "no answer"}\''
+    )
+    listed = oomph(library, "documents", "list")
+    assert "Attempt 1 of 3 failed, will be retried. Reading the document failed: no answer" in listed.out

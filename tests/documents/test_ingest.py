@@ -3,19 +3,18 @@
 import signal
 from contextlib import suppress
 from pathlib import Path
+from uuid import UUID
 
 import psutil
 import psycopg
 import pytest
 
-from jobs.documents.ingest import Submission
-from jobs.documents.pipeline.chunk import chunk
-from jobs.documents.pipeline.parse import parse
+from jobs.documents.submit import Submission
 from scripts import samples
 from supervisor.testing.processes import WorkerProcess
 from supervisor.testing.waiting import wait_for
-from tests.documents.conftest import Library
-from tests.documents.test_parse import encrypted_pdf
+from tests.documents.conftest import Library, chunks_of
+from tests.documents.hostile import encrypted_pdf
 
 SECTIONS = [("Engines", ["The analytical engine weaves algebraic patterns."]), ("Looms", ["The loom weaves flowers."])]
 PAGES = [["Engines", "The analytical engine weaves."], ["Looms", "The Jacquard loom weaves."]]
@@ -39,8 +38,11 @@ def child_of(worker: WorkerProcess, given: Submission) -> psutil.Process | None:
     return None
 
 
-def expected_chunks(filename: str, content: bytes) -> list[tuple[object, ...]]:
-    return [(each.position, each.page, each.heading, each.text) for each in chunk(parse(filename, content).pages)]
+def expected_chunks(filename: str, content: bytes, document_id: UUID) -> list[tuple[object, ...]]:
+    return [
+        (each.id, each.position, each.page, each.heading, each.text)
+        for each in chunks_of(filename, content, document_id)
+    ]
 
 
 def test_documents_of_many_formats_become_ready_with_their_chunks(library: Library) -> None:
@@ -60,12 +62,13 @@ def test_documents_of_many_formats_become_ready_with_their_chunks(library: Libra
     for row, (name, content) in zip(library.settled(*given), files.items(), strict=True):
         assert (row.status, row.message) == ("READY", None), name
         chunks = library.chunks(row.id)
-        assert chunks == expected_chunks(name, content)
+        assert chunks == expected_chunks(name, content, row.id)
         assert row.chunks == len(chunks)
         assert row.pages == (2 if name == "a.pdf" else None)
         assert row.mime_type is not None
-        result = library.job(row.job_id, "status, result")
-        assert result == ("succeeded", {"document_id": str(row.id), "pages": row.pages, "chunks": row.chunks})
+        status, result = library.job(row.job_id, "status, result")
+        assert 20 < result.pop("peak_memory_mb") < 256
+        assert (status, result) == ("succeeded", {"document_id": str(row.id), "pages": row.pages, "chunks": row.chunks})
 
 
 def test_the_same_file_twice_is_parsed_once(library: Library) -> None:
@@ -92,9 +95,12 @@ def test_a_job_that_runs_again_writes_the_same_rows(library: Library) -> None:
     ("filename", "content", "message"),
     [
         ("locked.pdf", encrypted_pdf(), "The document is protected by a password."),
-        ("empty.txt", b" \n", "The file is empty."),
-        ("garbage.pdf", b"\xff\xfe\xfd" * 100, "The document is damaged, or not of the type that its name says."),
-        ("archive.zip", samples.archive({"a": b"b"}), "This type of file is not supported."),
+        ("blank.md", b"\xef\xbb\xbf \n", "No text was found in the document. Scanned pages and pictures are not read."),
+        (
+            "garbage.pdf",
+            b"%PDF-" + b"\xff\xfe\xfd" * 100,
+            "The document is damaged, or not of the type that its name says.",
+        ),
         ("scan.pdf", samples.pdf([[]]), "No text was found in the document. Scanned pages and pictures are not read."),
     ],
 )
@@ -128,7 +134,7 @@ def test_a_child_that_is_killed_while_it_parses_is_replaced_and_leaves_exactly_o
     (row,) = library.settled(given)
     assert library.verdicts(row.job_id) == ["killed"]
     assert (row.status, library.job(row.job_id)) == ("READY", ("succeeded", 2))
-    assert library.chunks(row.id) == expected_chunks("long.pdf", content)
+    assert library.chunks(row.id) == expected_chunks("long.pdf", content, row.id)
 
 
 def test_a_child_that_is_killed_while_it_writes_leaves_nothing_until_the_next_one_has_written_all(
@@ -145,7 +151,7 @@ def test_a_child_that_is_killed_while_it_writes_leaves_nothing_until_the_next_on
         wait_for(lambda: library.verdicts(given.job_id), "its verdict")
     (row,) = library.settled(given)
     assert row.status == "READY"
-    assert library.chunks(row.id) == expected_chunks("a.pdf", samples.pdf(PAGES))
+    assert library.chunks(row.id) == expected_chunks("a.pdf", samples.pdf(PAGES), row.id)
 
 
 def waits_for_lock(library: Library) -> bool:

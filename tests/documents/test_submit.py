@@ -1,11 +1,11 @@
 """Submitting: one document for the same content, one job that works on it, all in the caller's transaction."""
 
-import asyncio
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -17,8 +17,10 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from jobs.documents.errors import UnreadableDocument
-from jobs.documents.ingest import Submission, base_name, submit
-from jobs.documents.originals import Original, Originals, StoreError
+from jobs.documents.keys import original_key
+from jobs.documents.objects import Objects, StoreError
+from jobs.documents.submit import Submission, base_name, submit
+from scripts import samples
 from tests.documents.conftest import Connection, Library
 
 ROOT = Path(__file__).parent.parent.parent
@@ -45,16 +47,15 @@ def test_a_document_and_its_job_are_written_together(library: Library) -> None:
     assert library.job(given.job_id, "kind, pool, payload, max_attempts, timeout::text") == (
         "ingest-document",
         "ingest",
-        {"document_id": str(given.document_id)},
+        {"document_id": str(given.document_id), "source": "parse"},
         3,
-        "00:10:00",
+        "00:30:00",
     )
 
 
 def test_a_transaction_that_is_rolled_back_leaves_neither(library: Library) -> None:
-    original = library.originals.save(b"words")
     with library.db.transaction(force_rollback=True):
-        submit(library.db, original, "a.txt")
+        library.submit("a.txt", b"words")
     assert counts(library.db) == (0, 0)
 
 
@@ -89,7 +90,6 @@ def test_a_document_that_is_ready_is_left_alone(library: Library) -> None:
 
 @pytest.mark.parametrize("state", ["new", "failed"])
 def test_of_two_that_submit_the_same_at_once_one_makes_the_job(library: Library, state: str) -> None:
-    original = library.originals.save(b"words")
     expected_jobs = 1
     if state == "failed":
         end_job(library.db, library.submit("a.txt", b"words").job_id, "dead")
@@ -98,10 +98,10 @@ def test_of_two_that_submit_the_same_at_once_one_makes_the_job(library: Library,
 
     def second() -> None:
         with psycopg.connect(library.url) as other:
-            given.append(submit(other, original, "b.txt"))
+            given.append(submit(other, "b.txt", b"words", objects=library.objects))
 
     with psycopg.connect(library.url) as first:
-        given.append(submit(first, original, "a.txt"))
+        given.append(submit(first, "a.txt", b"words", objects=library.objects))
         thread = threading.Thread(target=second)
         thread.start()
         while not library.db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall():
@@ -113,57 +113,56 @@ def test_of_two_that_submit_the_same_at_once_one_makes_the_job(library: Library,
 
 
 def test_many_submitters_of_the_same_files_make_one_document_and_one_job_of_each(library: Library) -> None:
-    originals = [library.originals.save(b"words %d" % number) for number in range(10)]
-
     def submit_all() -> None:
         with psycopg.connect(library.url, autocommit=True) as db:
-            for original in originals:
-                submit(db, original, "a.txt")
+            for number in range(10):
+                submit(db, "a.txt", b"words %d" % number, objects=library.objects)
 
     with ThreadPoolExecutor(8) as threads:
         for submitting in [threads.submit(submit_all) for _ in range(8)]:
             submitting.result()
     assert counts(library.db) == (10, 10)
+    assert len(library.stored()) == 10, "of those that were second, the object is removed again"
 
 
-async def with_psycopg(url: str, original: Original) -> Submission:
+async def with_psycopg(url: str, objects: Objects) -> Submission:
     async with await psycopg.AsyncConnection.connect(url) as db:
-        return await submit(db, original, "a.txt")  # type: ignore[no-any-return]
+        return await submit(db, "a.txt", BytesIO(b"words"), objects=objects)  # type: ignore[no-any-return]
 
 
-async def with_sqlalchemy(url: str, original: Original) -> Submission:
+async def with_sqlalchemy(url: str, objects: Objects) -> Submission:
     engine = create_async_engine("postgresql+psycopg://", connect_args=conninfo_to_dict(url))
     async with engine.begin() as db:
-        given: Submission = await submit(db, original, "a.txt")
+        given: Submission = await submit(db, "a.txt", BytesIO(b"words"), objects=objects)
     await engine.dispose()
     return given
 
 
-async def with_asyncpg(url: str, original: Original) -> Submission:
+async def with_asyncpg(url: str, objects: Objects) -> Submission:
     parts = conninfo_to_dict(url)
     db = await asyncpg.connect(host=parts["host"], port=parts.get("port"), user=parts["user"], database=parts["dbname"])
     async with db.transaction():
-        given: Submission = await submit(db, original, "a.txt")
+        given: Submission = await submit(db, "a.txt", BytesIO(b"words"), objects=objects)
     await db.close()
     return given
 
 
 @pytest.mark.parametrize("way", [with_psycopg, with_sqlalchemy, with_asyncpg])
 async def test_a_service_submits_on_the_connection_it_has(library: Library, way: Callable[..., object]) -> None:
-    original = await asyncio.to_thread(library.originals.save, b"words")
-    made = await way(library.url, original)  # type: ignore[misc]
-    again = await way(library.url, original)  # type: ignore[misc]
+    objects = library.objects
+    made = await way(library.url, objects)  # type: ignore[misc]
+    again = await way(library.url, objects)  # type: ignore[misc]
     assert type(made.document_id) is UUID
     assert (made.is_new, again.is_new, again.document_id) == (True, False, made.document_id)
     end_job(library.db, made.job_id, "dead")
-    assert (await way(library.url, original)).is_queued  # type: ignore[misc]
+    assert (await way(library.url, objects)).is_queued  # type: ignore[misc]
     assert counts(library.db) == (1, 2)
 
 
 def test_a_service_submits_on_a_synchronous_sqlalchemy_connection(library: Library) -> None:
     engine = sqlalchemy.create_engine("postgresql+psycopg://", connect_args=conninfo_to_dict(library.url))
     with engine.begin() as db:
-        assert submit(db, library.originals.save(b"words"), "a.txt").is_new
+        assert submit(db, "a.txt", b"words", objects=library.objects).is_new
     engine.dispose()
     assert counts(library.db) == (1, 1)
 
@@ -187,40 +186,113 @@ def test_only_the_base_name_is_kept_and_it_can_be_shown(given: str, kept: str) -
     assert base_name(given) == kept
 
 
-def test_an_original_is_stored_once_under_its_hash_and_comes_back(library: Library) -> None:
-    original = library.originals.save(b"words")
-    assert library.originals.save(b"words") == original
-    assert [path.name for path in (library.folder / "objects" / "originals").iterdir()] == [original.sha256]
-    assert Originals(library.store_url).load(original) == b"words"
+def test_an_original_is_stored_as_it_came_also_from_a_stream(library: Library) -> None:
+    content = b"words, " * 3_000_000
+    with library.db.transaction():
+        given = submit(library.db, "a.txt", BytesIO(content), objects=library.objects)
+    assert library.stored() == [original_key(given.document_id)]
+    assert library.objects.get(original_key(given.document_id)) == content
+    assert library.document(given.document_id).size == len(content)
 
 
-def test_an_original_that_is_not_there_or_not_the_same_is_said_so(library: Library) -> None:
-    with pytest.raises(UnreadableDocument, match="is not in the object store"):
-        library.originals.load(Original("0" * 64, 1))
-    original = library.originals.save(b"words")
-    (library.folder / "objects" / original.key).write_bytes(b"swords")
-    with pytest.raises(UnreadableDocument, match="not what was submitted"):
-        library.originals.load(original)
-    library.originals.save(b"words")
-    assert library.originals.load(original) == b"words"
+def test_the_same_content_is_one_document_of_each_collection(library: Library) -> None:
+    first, second = library.submit("a.txt", b"words", "here"), library.submit("a.txt", b"words", "there")
+    assert first.document_id != second.document_id
+    assert library.document(second.document_id).collection == "there"
+    assert len(library.stored()) == 2
+    with pytest.raises(ValueError, match="collection"):
+        library.submit("a.txt", b"words", "")
+
+
+@pytest.mark.parametrize(
+    ("filename", "content", "why"),
+    [
+        ("empty.txt", b"", "The file is empty."),
+        ("blank.txt", b" \n", "The file is empty."),
+        ("photo.png", b"\x89PNG\r\n\x1a\n" + bytes(100), "This type of file is not supported."),
+        ("archive.zip", samples.archive({"a": b"b"}), "This type of file is not supported."),
+        ("big.txt", b"x" * 1_000_001, "The file has more than 0 MB."),
+    ],
+)
+@pytest.mark.parametrize("way", [bytes, BytesIO])
+def test_what_nothing_parses_is_refused_before_anything_is_stored(
+    library: Library, filename: str, content: bytes, why: str, way: Callable[[bytes], bytes | BytesIO]
+) -> None:
+    with pytest.raises(UnreadableDocument, match=why):
+        submit(library.db, filename, way(content), objects=library.objects, max_bytes=1_000_000)
+    assert (counts(library.db), library.stored()) == ((0, 0), [])
+
+
+@pytest.mark.parametrize("way", [bytes, BytesIO])
+def test_the_type_of_an_old_office_file_is_told_by_its_directory_wherever_that_lies(
+    library: Library, way: Callable[[bytes], bytes | BytesIO]
+) -> None:
+    content = bytearray(200 << 10)
+    content[:8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+    content[30:32], content[48:52] = (9).to_bytes(2, "little"), (300).to_bytes(4, "little")
+    name = "WordDocument".encode("utf-16-le")
+    content[301 << 9 : (301 << 9) + len(name)] = name
+    with library.db.transaction():
+        given = submit(library.db, "report", way(bytes(content)), objects=library.objects)
+    assert library.document(given.document_id).mime_type == "application/msword"
+
+
+def test_the_limit_of_size_is_a_setting(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCUMENT_MAX_MB", "1")
+    with pytest.raises(UnreadableDocument, match="more than 1 MB"):
+        library.submit("a.txt", b"x" * ((1 << 20) + 1))
+    monkeypatch.setenv("DOCUMENT_MAX_MB", "few")
+    with pytest.raises(ValueError, match="DOCUMENT_MAX_MB=few"):
+        library.submit("a.txt", b"x")
+
+
+@pytest.mark.parametrize("table", ["background_documents", "background_jobs"])
+def test_an_object_is_removed_again_where_its_rows_cannot_be_written(library: Library, table: str) -> None:
+    library.db.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no more room'; END $$"
+    )
+    library.db.execute(f"CREATE TRIGGER refuse BEFORE INSERT ON {table} EXECUTE FUNCTION refuse()")
+    with pytest.raises(psycopg.errors.RaiseException), library.db.transaction():
+        library.submit("a.txt", b"words")
+    assert (counts(library.db), library.stored()) == ((0, 0), [])
+
+
+async def test_an_object_is_removed_again_where_an_asynchronous_submission_fails(library: Library) -> None:
+    library.db.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no more room'; END $$"
+    )
+    library.db.execute("CREATE TRIGGER refuse BEFORE INSERT ON background_jobs EXECUTE FUNCTION refuse()")
+    with pytest.raises(psycopg.errors.RaiseException):
+        await with_psycopg(library.url, library.objects)
+    assert (counts(library.db), library.stored()) == ((0, 0), [])
+
+
+def test_without_a_store_nothing_is_written(library: Library) -> None:
+    (library.folder / "objects").mkdir()
+    (library.folder / "objects" / "documents").write_bytes(b"in the way")
+    with pytest.raises(StoreError, match="did not take"), library.db.transaction():
+        library.submit("a.txt", b"words")
+    assert counts(library.db) == (0, 0)
 
 
 def test_a_store_that_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for url in ("nonsense", "gopher://host/x"):
         with pytest.raises(StoreError, match=f"OBJECT_STORE_URL={url} cannot be used"):
-            Originals(url)
+            Objects(url)
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match="cannot be used"):
-        Originals((tmp_path / "file").as_uri())
+        Objects((tmp_path / "file").as_uri())
     monkeypatch.setenv("OBJECT_STORE_URL", (tmp_path / "named").as_uri())
-    assert Originals().url.endswith("/named")
+    assert Objects().url.endswith("/named")
 
 
-def test_without_a_url_the_store_is_a_folder_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_url_the_store_is_a_folder_here(
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OBJECT_STORE_URL", raising=False)
     monkeypatch.chdir(tmp_path)
-    original = Originals().save(b"words")
-    assert (tmp_path / "oomph-objects" / original.key).read_bytes() == b"words"
+    given = submit(library.db, "a.txt", b"words")
+    assert (tmp_path / "oomph-objects" / original_key(given.document_id)).read_bytes() == b"words"
 
 
 def test_a_service_that_submits_imports_neither_the_parser_nor_the_store() -> None:

@@ -139,6 +139,25 @@ async def test_with_read_paths_nothing_else_is_readable_and_only_scratch_is_writ
 
 
 @with_landlock
+async def test_with_write_paths_these_are_writable_too(tmp_path: Path) -> None:
+    store, secret = tmp_path / "store", tmp_path / "secret"
+    store.mkdir()
+    async with open_kitchen(read_paths=(str(Path.cwd()),), write_paths=(str(store),)) as kitchen:
+        assert (await kitchen.cook("writes", str(store / "new"))).outcome == Succeeded(None)
+        assert isinstance((await kitchen.cook("writes", str(secret))).outcome, Failed)
+
+
+async def test_write_paths_that_restrict_nothing_or_are_not_there_are_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(NotSupported, match="without WORKER_INGEST_READ_PATHS"):
+        async with open_kitchen(write_paths=(str(tmp_path),)):
+            pass
+    if landlock.abi() > 0:
+        with pytest.raises(NotSupported, match="WORKER_INGEST_WRITE_PATHS names"):
+            async with open_kitchen(read_paths=("/",), write_paths=(str(tmp_path / "missing"),)):
+                pass
+
+
+@with_landlock
 async def test_a_read_path_that_is_not_there_is_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(NotSupported, match="no absolute path that exists"):
         async with open_kitchen(read_paths=(str(tmp_path / "missing"),)):

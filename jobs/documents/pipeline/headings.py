@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 MAX_TITLE_CHARS = 200  # a longer line is a paragraph that was marked by mistake
@@ -40,25 +40,15 @@ class Page:
 
 def markdown_headings(text: str) -> list[Heading]:
     """The headings of a Markdown text, both with # and underlined; what stands in code is none."""
-    found: list[Heading] = []
+    return _scan(text, "")[0]
+
+
+def markdown_pages(blocks: Iterable[str]) -> Iterator[Page]:
+    """A Markdown text that comes in blocks of whole lines, each as a page without number."""
     fence = ""
-    before = previous = ""  # the two lines above
-    offset = previous_offset = 0
-    for line in text.splitlines(keepends=True):
-        bare = line.rstrip("\r\n")
-        if fence:
-            if bare.strip().startswith(fence) and not bare.strip().strip(fence[0]):
-                fence = ""
-        elif opened := _FENCE.match(bare):
-            fence = opened[1]
-        elif marked := _ATX.match(bare):
-            found += _heading(offset, offset + len(line), len(marked[1]), marked[2] or "")
-        elif (under := _UNDERLINE.match(bare)) and not before.strip() and _may_be_underlined(previous):
-            level = 1 if under[1][0] == "=" else 2
-            found += _heading(previous_offset, offset + len(line), level, previous)
-        before, previous, previous_offset = previous, bare, offset
-        offset += len(line)
-    return found
+    for block in blocks:
+        headings, fence = _scan(block, fence)
+        yield Page(None, block, headings)
 
 
 def place_headings(pages: Sequence[Page], markdown: str) -> list[Page]:
@@ -86,6 +76,28 @@ def plain_title(markdown: str) -> str:
     text = _LINK.sub(r"\1", markdown)
     text = _MARKS.sub(r"\2", text)
     return " ".join(_ESCAPED.sub(r"\1", text).split())
+
+
+def _scan(text: str, fence: str) -> tuple[list[Heading], str]:
+    """The headings, and the mark of the code that is still open at the end; `fence` is the one open at the start."""
+    found: list[Heading] = []
+    before = previous = ""  # the two lines above
+    offset = previous_offset = 0
+    for line in text.splitlines(keepends=True):
+        bare = line.rstrip("\r\n")
+        if fence:
+            if bare.strip().startswith(fence) and not bare.strip().strip(fence[0]):
+                fence = ""
+        elif opened := _FENCE.match(bare):
+            fence = opened[1]
+        elif marked := _ATX.match(bare):
+            found += _heading(offset, offset + len(line), len(marked[1]), marked[2] or "")
+        elif (under := _UNDERLINE.match(bare)) and not before.strip() and _may_be_underlined(previous):
+            level = 1 if under[1][0] == "=" else 2
+            found += _heading(previous_offset, offset + len(line), level, previous)
+        before, previous, previous_offset = previous, bare, offset
+        offset += len(line)
+    return found, fence
 
 
 def _heading(offset: int, end: int, level: int, markdown: str) -> Iterator[Heading]:

@@ -8,7 +8,7 @@ characters that `restore` turns back afterwards. To be removed with the first re
 import re
 import zipfile
 import zlib
-from io import BytesIO
+from pathlib import Path
 
 MAX_XML_BYTES = 64 << 20  # unpacked; a file beyond it, perhaps a bomb, goes to kreuzberg as it is, which has limits too
 
@@ -19,40 +19,43 @@ _PRIVATE = {ord(char): chr(0xF8E0 + number) for number, char in enumerate("&<>\"
 _PUBLIC = {ord(private): chr(code) for code, private in _PRIVATE.items()}
 
 
-def spell_out_word(content: bytes) -> bytes:
-    """A .docx without character references; the same bytes where it has none or is no such file."""
+def spell_out_word(path: Path, target: Path) -> bool:
+    """Write a .docx without character references to `target`; False where it has none or is no such file."""
     try:
-        with zipfile.ZipFile(BytesIO(content)) as packed:
+        with zipfile.ZipFile(path) as packed:
             members = packed.infolist()
             parts = [member for member in members if _PART.fullmatch(member.filename)]
             if sum(member.file_size for member in parts) > MAX_XML_BYTES:
-                return content
+                return False
             texts = {member.filename: packed.read(member) for member in parts}
             if not any(b"&" in text for text in texts.values()):
-                return content
-            rewritten = BytesIO()
-            with zipfile.ZipFile(rewritten, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
+                return False
+            with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as rewritten:
                 for member in members:
                     if member.filename in texts:
-                        target.writestr(member.filename, spell_out_xml(texts[member.filename]))
+                        rewritten.writestr(member.filename, _spell_out_part(texts[member.filename]))
                     elif member.filename.endswith((".xml", ".rels")) and member.file_size <= MAX_XML_BYTES:
-                        target.writestr(member.filename, packed.read(member))
-            return rewritten.getvalue()
+                        rewritten.writestr(member.filename, packed.read(member))
+            return True
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError):
-        return content  # kreuzberg says what is wrong with it
+        return False  # kreuzberg says what is wrong with it
 
 
-def spell_out_xml(content: bytes) -> bytes:
-    """XML in UTF-8 without character references; the same bytes for another encoding."""
-    try:
-        return _REFERENCE.sub(_spelt, content.decode("utf-8")).encode()
-    except UnicodeError:
-        return content
+def spell_out_xml(text: str) -> str:
+    """XML without character references."""
+    return _REFERENCE.sub(_spelt, text)
 
 
 def restore(text: str) -> str:
     """The text as its author wrote it."""
     return text.translate(_PUBLIC)
+
+
+def _spell_out_part(content: bytes) -> bytes:
+    try:
+        return spell_out_xml(content.decode("utf-8")).encode()
+    except UnicodeError:
+        return content
 
 
 def _spelt(reference: re.Match[str]) -> str:

@@ -1,0 +1,140 @@
+"""The object store: files as they were submitted, and what was made of them. `keys.py` says where.
+
+`OBJECT_STORE_URL` names the store: `file:///folder`, `s3://bucket/prefix`, `gs://...` or `az://...`, with credentials
+in the environment variables of that store. Without it, the folder `oomph-objects` under the working folder is used:
+the worker and whoever submits must then be started in the same one.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import BaseError, UnknownConfigurationKeyError
+from obstore.store import from_url
+
+from jobs.documents.store_url import default_url
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+READ_BYTES = 4 << 20  # a piece of a file on its way, of which the store holds a few
+PARTS_AT_ONCE = 2  # of 5 MiB each; more would count against a child's memory
+MAX_RETRIES = 5
+RETRY_TIMEOUT = timedelta(seconds=30)  # a job that is tried again later should not wait here for minutes
+REMOVE_BATCH = 1_000  # what S3 takes in one request
+
+
+class StoreError(Exception):
+    """The object store cannot be used, or did not answer; the message says which one and why."""
+
+
+class ObjectMissing(Exception):
+    """There is no object of this key."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """`size` in bytes; `modified` by the store's clock."""
+
+    key: str
+    size: int
+    modified: datetime
+
+
+class Objects:
+    """One object store. Blocks: a service on an event loop calls it in a thread."""
+
+    def __init__(self, url: str | None = None) -> None:
+        """`url` instead of OBJECT_STORE_URL. Raises `StoreError` for one that names no store."""
+        self.url = url or os.environ.get("OBJECT_STORE_URL") or default_url()
+        try:
+            self._store = _open(self.url)
+        except (ValueError, TypeError, OSError, BaseError, UnknownConfigurationKeyError) as error:
+            raise StoreError(f"OBJECT_STORE_URL={self.url} cannot be used: {_first_line(error)}") from error
+
+    def put(self, key: str, content: bytes | Path) -> None:
+        """Write an object, or a file as one, whole or not at all. Raises `StoreError`."""
+        with self._told(f"did not take {key}"):
+            obstore.put(self._store, key, content, max_concurrency=PARTS_AT_ONCE)
+
+    def get(self, key: str) -> bytes:
+        """A small object. Raises `ObjectMissing` and `StoreError`."""
+        with self._told(f"did not give {key}"), _missing(key):
+            return obstore.get(self._store, key).bytes().to_bytes()
+
+    def fetch(self, key: str, path: Path) -> str:
+        """Write an object to a new file, a piece at a time; return the SHA-256 of it in hexadecimal digits.
+
+        Raises `ObjectMissing` and `StoreError`.
+        """
+        digest = hashlib.sha256()
+        with path.open("xb") as file, self._told(f"did not give {key}"), _missing(key):
+            for piece in obstore.get(self._store, key).stream(min_chunk_size=READ_BYTES):
+                digest.update(piece)
+                file.write(piece)
+        return digest.hexdigest()
+
+    def size(self, key: str) -> int | None:
+        """Bytes of an object; None where there is none. Raises `StoreError`."""
+        try:
+            with self._told(f"did not tell of {key}"), _missing(key):
+                return int(obstore.head(self._store, key)["size"])
+        except ObjectMissing:
+            return None
+
+    def below(self, prefix: str) -> Iterator[StoredObject]:
+        """The objects whose keys begin with `prefix` and a slash. Raises `StoreError`."""
+        with self._told(f"did not list {prefix}"):
+            for batch in obstore.list(self._store, prefix, chunk_size=REMOVE_BATCH):
+                for each in batch:
+                    yield StoredObject(each["path"], each["size"], each["last_modified"])
+
+    def remove(self, keys: Iterable[str]) -> int:
+        """Remove objects; those that are gone already count as removed. Returns how many. Raises `StoreError`."""
+        wanted = list(keys)
+        with self._told(f"did not remove {len(wanted)} objects"):
+            for start in range(0, len(wanted), REMOVE_BATCH):
+                try:
+                    obstore.delete(self._store, wanted[start : start + REMOVE_BATCH])
+                except FileNotFoundError:  # a folder says so, at the first one that is missing
+                    for key in wanted[start : start + REMOVE_BATCH]:
+                        self._remove_one(key)
+        return len(wanted)
+
+    def _remove_one(self, key: str) -> None:
+        with suppress(FileNotFoundError):
+            obstore.delete(self._store, key)
+
+    @contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except ObjectMissing:
+            raise
+        except (BaseError, OSError) as error:
+            raise StoreError(f"the object store {self.url} {what}: {_first_line(error)}") from error
+
+
+@contextmanager
+def _missing(key: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ObjectMissing(f"there is no object {key} in the object store") from error
+
+
+def _open(url: str) -> "ObjectStore":
+    if url.startswith("file:"):
+        return from_url(url, mkdir=True, automatic_cleanup=True)
+    return from_url(url, retry_config={"max_retries": MAX_RETRIES, "retry_timeout": RETRY_TIMEOUT})
+
+
+def _first_line(error: Exception) -> str:
+    # What follows is the library's own debug output.
+    return (str(error).splitlines() or [type(error).__name__])[0]

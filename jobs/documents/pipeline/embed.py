@@ -1,0 +1,124 @@
+"""From texts to vectors: an OpenAI-compatible endpoint, a local model, or nothing.
+
+    EMBEDDING_URL              https://host/v1 (what stands before /embeddings), or file:///folder of a local model;
+                               without it, search is full text only
+    EMBEDDING_MODEL            the model's name at the endpoint; of a local one any, by default its folder's
+    EMBEDDING_API_KEY          sent as a bearer token
+    EMBEDDING_DIMENSIONS       asked of a model that can make shorter vectors
+    EMBEDDING_BATCH_SIZE       texts in one request, 64 by default
+    EMBEDDING_TIMEOUT_SECONDS  for one answer, 60 by default
+
+Vectors of two models cannot be compared, so each is stored under the name of its model. The service that searches needs
+the same settings as the worker, and the key reaches neither an error nor a log.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from jobs.documents.errors import EmbeddingRefused
+from jobs.documents.pipeline.chunk import Chunk
+from jobs.documents.question import QuestionVector
+
+Vector = Sequence[float]
+
+BATCH_SIZE = 64
+MAX_BATCH_SIZE = 2_048  # what the OpenAI API takes
+TIMEOUT_SECONDS = 60
+MAX_TIMEOUT_SECONDS = 600
+RETRIES = 4
+MAX_DIMENSIONS = 4_000  # of a vector that pgvector can index
+
+
+class Embedder(Protocol):
+    """A model. `name` is stored with its vectors; `batch_size` is how many texts are best given at once."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def batch_size(self) -> int: ...
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """A vector for each text, in order, all of the same dimensions.
+
+        Raises `EmbeddingRefused` where no further attempt can help, `EmbeddingError` where one may.
+        """
+        ...
+
+
+def embedder_from_environment(
+    environment: Mapping[str, str] = os.environ, *, retries: int = RETRIES
+) -> Embedder | None:
+    """The embedder that the settings name; None where they name none.
+
+    `retries` is how often a request is sent again: 4 suit a job, which may wait; a person who searches may rather not.
+    Raises `EmbeddingRefused` for settings that cannot be meant, and where the library they need is not installed.
+    """
+    url = environment.get("EMBEDDING_URL", "")
+    model = environment.get("EMBEDDING_MODEL", "")
+    if not url:
+        if model:
+            raise EmbeddingRefused("EMBEDDING_MODEL is set without EMBEDDING_URL; set both, or neither.")
+        return None
+    if (dimensions := _number(environment, "EMBEDDING_DIMENSIONS", 0, MAX_DIMENSIONS)) and _is_local(url):
+        raise EmbeddingRefused(f"EMBEDDING_DIMENSIONS={dimensions}: a local model has the dimensions it has.")
+    batch_size = _number(environment, "EMBEDDING_BATCH_SIZE", BATCH_SIZE, MAX_BATCH_SIZE)
+    if _is_local(url):
+        return _local(Path(unquote(urlsplit(url).path)), model, batch_size)
+    if not model:
+        raise EmbeddingRefused("EMBEDDING_URL needs EMBEDDING_MODEL, the name of the model there.")
+    try:
+        from jobs.documents.pipeline.embed_http import RETRYING, HttpEmbedder
+    except ImportError as error:
+        raise EmbeddingRefused(f"{error.name} is not installed: EMBEDDING_URL needs oomph[documents].") from error
+    return HttpEmbedder(
+        url,
+        model,
+        api_key=environment.get("EMBEDDING_API_KEY", "").strip() or None,
+        dimensions=dimensions or None,
+        batch_size=batch_size,
+        timeout=_number(environment, "EMBEDDING_TIMEOUT_SECONDS", TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS),
+        retrying=RETRYING.new(total=retries),
+    )
+
+
+def embed_chunks(embedder: Embedder, chunks: Iterable[Chunk]) -> Iterator[Vector]:
+    """The vector of each chunk, in their order. Holds one batch of them."""
+    texts = map(text_of, chunks)
+    while batch := list(islice(texts, embedder.batch_size)):
+        yield from embedder.embed(batch)
+
+
+def text_of(chunk: Chunk) -> str:
+    """What is embedded of a chunk: under the path of its headings, which often names what the text is about."""
+    return f"{chunk.heading}\n\n{chunk.text}" if chunk.heading else chunk.text
+
+
+def embed_question(embedder: Embedder, words: str) -> QuestionVector:
+    """What `search` takes to find by meaning. Blocks: a service on an event loop calls it in a thread."""
+    (vector,) = embedder.embed([words])
+    return QuestionVector(embedder.name, vector)
+
+
+def _local(folder: Path, model: str, batch_size: int) -> Embedder:
+    try:
+        from jobs.documents.pipeline.embed_local import LocalEmbedder
+    except ImportError as error:
+        raise EmbeddingRefused(f"{error.name} is not installed: a local model needs oomph[embeddings].") from error
+    return LocalEmbedder(folder, model or folder.name, batch_size=batch_size)
+
+
+def _is_local(url: str) -> bool:
+    return url.startswith("file:")
+
+
+def _number(environment: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = environment.get(name, "")
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
+        raise EmbeddingRefused(f"{name}={text}: a whole number from 1 to {most:,}.")
+    return int(text)

@@ -1,0 +1,247 @@
+"""`oomph ingest` and `oomph reindex`: documents on their way, followed until they have arrived."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+import typer
+
+from supervisor.commands.database import target_of
+from supervisor.commands.files import FoundFile, Skipped, find_files
+from supervisor.commands.options import AsJson, DatabaseUrl, EmbeddedFolder, refuse
+from supervisor.commands.output import Column, print_json, print_table
+from supervisor.commands.waiting import wait_for_documents
+from supervisor.errors import CommandError
+from supervisor.target import open_connection
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from jobs.documents.objects import Objects
+    from jobs.documents.reports import DocumentRow
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+STATEMENT_TIMEOUT = "30s"
+MAX_COLLECTION_CHARS = 100
+
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until every document is READY or FAILED.")]
+
+
+class Beginning(StrEnum):
+    """Where `oomph reindex` begins."""
+
+    PARSE = "parse"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What became of one file or document.
+
+    `status` is the document's, or SKIPPED for a file that was left out, REFUSED where it could not be done,
+    UNREADABLE where it could not be read, or DELETED.
+    """
+
+    file: str
+    status: str
+    document_id: UUID | None = None
+    job_id: int | None = None
+    pages: int | None = None
+    chunks: int | None = None
+    message: str | None = None
+
+
+def ingest(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files, and folders with all that is in them.")],
+    wait: Wait = True,
+    collection: Annotated[
+        str, typer.Option("--collection", metavar="NAME", help="Where the documents go.")
+    ] = "default",
+    as_json: AsJson = False,
+    database: DatabaseUrl = "",
+    embedded: EmbeddedFolder = None,
+) -> None:
+    """Submit files as documents and follow how they are read.
+
+    Each document and its job are written in one transaction. Hidden files in folders are left out, and so are files
+    over DOCUMENT_MAX_MB. The same content twice is one document of a collection; one that failed is tried again. The
+    originals go to OBJECT_STORE_URL, by default the folder oomph-objects here; the worker needs the same. With --wait
+    the status is 0 only if everything became READY.
+    """
+    try:
+        from jobs.documents.objects import Objects, StoreError
+    except ImportError as error:
+        raise CommandError(f"{error.name} is not installed: documents need oomph[documents]") from error
+    from jobs.documents.intake import max_document_bytes
+
+    if not 1 <= len(collection) <= MAX_COLLECTION_CHARS or not collection.isprintable():
+        refuse("--collection", f"1 to {MAX_COLLECTION_CHARS} printable characters")
+    try:
+        found, skipped = find_files(paths, max_document_bytes())
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    if not found and not skipped:
+        raise CommandError(f"there are no files in {', '.join(str(path) for path in paths)}")
+    reports = [FileReport(name, "SKIPPED", message=why) for name, why in skipped]
+    with target_of(database, embedded, create=True) as target, open_connection(target) as connection:
+        connection.commit()
+        connection.autocommit = True
+        try:
+            submitted = _submit_all(connection, Objects(), found, collection, reports)
+        except StoreError as error:
+            raise CommandError(str(error)) from error
+        trouble = _follow(connection, submitted, reports, target.named, wait=wait)
+    _conclude(reports, trouble, as_json=as_json, wait=wait)
+
+
+def reindex(
+    ids: Annotated[list[UUID] | None, typer.Argument(metavar="ID", help="Which documents.", show_default=False)] = None,
+    every: Annotated[bool, typer.Option("--all", help="All documents that nothing works on.")] = False,
+    begin: Annotated[
+        Beginning,
+        typer.Option("--from", metavar="parse|snapshot", help="From the originals, or from the chunks as they are."),
+    ] = Beginning.PARSE,
+    collection: Annotated[
+        str | None, typer.Option("--collection", metavar="NAME", help="With --all: only of this.", show_default=False)
+    ] = None,
+    wait: Wait = True,
+    as_json: AsJson = False,
+    database: DatabaseUrl = "",
+    embedded: EmbeddedFolder = None,
+) -> None:
+    """Make the index of documents anew.
+
+    Each keeps its id, and is found by its earlier index until the new one is READY. From a snapshot nothing is parsed:
+    enough for another embedding model. With --wait the status is 0 only if everything became READY.
+    """
+    if bool(ids) == every:
+        refuse("ID", "name documents, or --all of them")
+    with target_of(database, embedded) as target, open_connection(target) as connection:
+        connection.commit()
+        connection.autocommit = True
+        reports: list[FileReport] = []
+        submitted = list(_reindex_all(connection, ids, collection, begin, reports))
+        trouble = _follow(connection, submitted, reports, target.named, wait=wait)
+    _conclude(reports, trouble, as_json=as_json, wait=wait)
+
+
+def _submit_all(
+    connection: "Connection",
+    objects: "Objects",
+    found: list[FoundFile],
+    collection: str,
+    reports: list[FileReport],
+) -> list[FileReport]:
+    from jobs.documents.errors import UnreadableDocument
+    from jobs.documents.submit import Submission, submit
+
+    submitted = []
+    with _progress("storing", len(found)) as step:
+        for file in found:
+            step()
+            try:
+                with file.opened() as content, connection.transaction():
+                    connection.execute("SELECT set_config('statement_timeout', %s, true)", [STATEMENT_TIMEOUT])
+                    given: Submission = submit(
+                        connection, file.path.name, content, collection=collection, objects=objects
+                    )
+            except OSError as error:
+                reports.append(FileReport(file.shown, "UNREADABLE", message=error.strerror))
+            except Skipped as skipped:
+                reports.append(FileReport(file.shown, "SKIPPED", message=str(skipped)))
+            except UnreadableDocument as refused:
+                reports.append(FileReport(file.shown, "REFUSED", message=str(refused)))
+            else:
+                submitted.append(FileReport(file.shown, given.status, given.document_id, given.job_id))
+    return submitted
+
+
+def _reindex_all(
+    connection: "Connection",
+    ids: list[UUID] | None,
+    collection: str | None,
+    begin: Beginning,
+    reports: list[FileReport],
+) -> Iterator[FileReport]:
+    from jobs.documents.errors import DocumentError
+    from jobs.documents.reindex import reindex as reindex_document
+    from jobs.documents.reindex import settled_documents
+    from jobs.documents.task import Source
+
+    for document_id in ids or settled_documents(connection, collection):
+        try:
+            with connection.transaction():
+                job_id = reindex_document(connection, document_id, Source(begin))
+        except DocumentError as error:
+            reports.append(FileReport(str(document_id), "REFUSED", document_id, message=str(error)))
+        else:
+            yield FileReport(str(document_id), "PENDING", document_id, job_id)
+
+
+@contextmanager
+def _progress(what: str, total: int) -> Iterator[Any]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)
+
+
+def _follow(
+    connection: "Connection", submitted: list[FileReport], reports: list[FileReport], database: str, *, wait: bool
+) -> str | None:
+    """Add to `reports` what became of what was submitted; why waiting had no sense, if it had none."""
+    ids = list(dict.fromkeys(report.document_id for report in submitted if report.document_id is not None))
+    trouble = wait_for_documents(connection, ids, database) if wait and ids else None
+    reports += _with_documents(connection, submitted, ids)
+    return trouble
+
+
+def _with_documents(connection: "Connection", submitted: list[FileReport], ids: list[UUID]) -> Iterator[FileReport]:
+    from jobs.documents.reports import show_documents
+
+    documents: dict[UUID, DocumentRow] = {row.id: row for row in show_documents(connection, ids)} if ids else {}
+    for report in submitted:
+        assert report.document_id is not None
+        row = documents.get(report.document_id)
+        if row is None:
+            yield FileReport(report.file, "DELETED", report.document_id, report.job_id)
+        else:
+            shown = row.filename if report.file == str(row.id) else report.file
+            yield FileReport(shown, row.status, row.id, row.job_id, row.pages, row.chunks, row.message)
+
+
+def _conclude(reports: list[FileReport], trouble: str | None, *, as_json: bool, wait: bool) -> None:
+    _print_reports(reports, as_json=as_json)
+    if trouble is not None:
+        raise CommandError(trouble)
+    bad = {"FAILED", "SKIPPED", "REFUSED", "UNREADABLE", "DELETED"}
+    if any(report.status in bad or (wait and report.status != "READY") for report in reports):
+        raise typer.Exit(1)
+
+
+def _print_reports(reports: list[FileReport], *, as_json: bool) -> None:
+    if as_json:
+        print_json(reports)
+        return
+    columns: list[Column[FileReport]] = [
+        Column("FILE", lambda report: report.file),
+        Column("STATUS", lambda report: report.status),
+        Column("PAGES", lambda report: report.pages, right=True),
+        Column("CHUNKS", lambda report: report.chunks, right=True),
+        Column("JOB", lambda report: report.job_id, right=True),
+        Column("MESSAGE", lambda report: report.message, flexible=True),
+    ]
+    print_table(columns, sorted(reports, key=lambda report: report.file), empty="nothing was submitted")
+    counts: dict[str, int] = {}
+    for report in reports:
+        counts[report.status] = counts.get(report.status, 0) + 1
+    typer.echo(", ".join(f"{count} {status}" for status, count in sorted(counts.items())), err=True)

@@ -1,0 +1,203 @@
+"""A folder that is kept ingested: new, changed, moved and removed files; and what must never be read or deleted."""
+
+import logging
+import os
+import time
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from jobs.documents.folder import Watch
+from jobs.documents.submit import Submission
+from jobs.failpoints import Failpoint
+from supervisor.testing.waiting import wait_for
+from tests.documents.conftest import Library
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "inbox"
+    made.mkdir()
+    return made
+
+
+def write(path: Path, text: str) -> None:
+    """As it was a minute ago, so that it counts as finished; each at another moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    before = time.time_ns() - 60_000_000_000
+    os.utime(path, ns=(before, before))
+
+
+def look(library: Library, folder: Path) -> None:
+    Watch(library.db, library.objects, folder, "inbox").look()
+
+
+def documents(library: Library) -> dict[str, UUID]:
+    """What is there by name, without what is being deleted."""
+    rows = library.db.execute("SELECT filename, id FROM background_documents WHERE deleted_at IS NULL").fetchall()
+    return dict(rows)
+
+
+def settle(library: Library, folder: Path) -> None:
+    """Look until nothing changes any more: what waits for a document does not wait any longer."""
+    ids = documents(library).values()
+    library.settled(*(Submission(each, None, "", is_new=False, is_queued=False) for each in ids))
+    look(library, folder)
+
+
+def test_a_schedule_keeps_a_folder_ingested(library: Library, folder: Path) -> None:
+    write(folder / "a.txt", "looms weave")
+    write(folder / "more" / "b.txt", "engines weave")
+    library.start(DOCUMENT_FOLDER=str(folder), DOCUMENT_FOLDER_SECONDS="1", DOCUMENT_FOLDER_COLLECTION="inbox")
+    wait_for(lambda: len(library.found("weave")) == 2, "both found")
+    assert {row.collection for row in library.documents(*documents(library).values())} == {"inbox"}
+    write(folder / "a.txt", "looms knit")
+    wait_for(lambda: library.found("knit") and len(library.found("weave")) == 1, "the changed one found anew")
+    (folder / "more" / "b.txt").unlink()
+    wait_for(lambda: library.found("weave") == set(), "the removed one not found")
+    (row,) = library.db.execute("SELECT count(*) FROM background_jobs WHERE kind = 'ingest-folder' AND status = 'dead'")
+    assert row == (0,)
+
+
+def test_an_unchanged_file_is_not_read_again(library: Library, folder: Path) -> None:
+    write(folder / "a.txt", "words")
+    look(library, folder)
+    first = documents(library)
+    (folder / "a.txt").chmod(0)  # root reads it all the same; what matters is that no job is made
+    look(library, folder)
+    assert documents(library) == first
+    assert library.db.execute("SELECT count(*) FROM background_jobs").fetchone() == (1,)
+
+
+def test_the_document_of_a_changed_file_serves_until_the_new_one_is_ready(library: Library, folder: Path) -> None:
+    write(folder / "a.txt", "old looms")
+    look(library, folder)
+    with library.worker():
+        settle(library, folder)
+    (old,) = library.found("looms")
+    write(folder / "a.txt", "new looms")
+    look(library, folder)
+    assert library.found("looms") == {old}
+    look(library, folder)
+    assert library.found("old") == {old}, "also after another look"
+    library.start()
+    wait_for(lambda: len(library.found("looms")) == 2, "the new one READY")
+    look(library, folder)
+    assert library.found("old") == set()
+    (new,) = library.found("looms")
+    assert documents(library) == {"a.txt": new}
+
+
+def test_of_a_file_that_changes_again_and_again_the_last_that_was_ready_serves(library: Library, folder: Path) -> None:
+    with library.worker():
+        write(folder / "a.txt", "looms one")
+        look(library, folder)
+        settle(library, folder)
+    (old,) = library.found("looms")
+    for text in ("looms two", "looms three"):
+        write(folder / "a.txt", text)
+        look(library, folder)
+    assert library.found("looms") == {old}
+    library.start()
+    wait_for(lambda: library.found("three"), "the last one READY")
+    settle(library, folder)
+    assert library.found("two") == set() == library.found("one")
+    assert len(documents(library)) == 1
+
+
+def test_a_file_that_is_no_document_any_more_takes_its_document_with_it(
+    library: Library, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "oomph.documents")
+    write(folder / "a.txt", "looms")
+    look(library, folder)
+    library.start()
+    settle(library, folder)
+    write(folder / "a.txt", " ")
+    look(library, folder)
+    assert "'a.txt' is no document: The file is empty." in caplog.text
+    assert documents(library) == {}
+    look(library, folder)
+    assert caplog.text.count("is no document") == 1
+
+
+def test_a_moved_file_and_a_copy_keep_their_document(library: Library, folder: Path) -> None:
+    write(folder / "a.txt", "looms")
+    write(folder / "copy.txt", "looms")
+    look(library, folder)
+    (document_id,) = documents(library).values()
+    (folder / "a.txt").rename(folder / "b.txt")
+    look(library, folder)
+    assert set(documents(library).values()) == {document_id}
+    (folder / "copy.txt").unlink()
+    look(library, folder)
+    assert set(documents(library).values()) == {document_id}
+    (folder / "b.txt").unlink()
+    look(library, folder)
+    assert documents(library) == {}
+
+
+def test_what_others_submitted_stays_when_the_file_goes(library: Library, folder: Path) -> None:
+    given = library.submit("mine.txt", b"looms", "inbox")
+    write(folder / "a.txt", "looms")
+    look(library, folder)
+    (folder / "a.txt").unlink()
+    look(library, folder)
+    assert documents(library) == {"mine.txt": given.document_id}
+
+
+def test_a_document_that_is_being_read_is_deleted_by_a_later_look(library: Library, folder: Path) -> None:
+    write(folder / "a.txt", "looms")
+    look(library, folder)
+    with library.worker(WORKER_FAILPOINTS=f"{Failpoint.DOCUMENT_CHUNKING}:stop"):
+        (document_id,) = documents(library).values()
+        wait_for(lambda: library.document(document_id).status == "CHUNKING", "a job that runs")
+        (folder / "a.txt").unlink()
+        look(library, folder)
+        assert documents(library) == {"a.txt": document_id}
+    library.start()
+    settle(library, folder)
+    assert documents(library) == {}
+
+
+def test_a_file_that_is_still_being_written_is_left_to_a_later_look(library: Library, folder: Path) -> None:
+    (folder / "a.txt").write_text("half a sen")
+    look(library, folder)
+    assert documents(library) == {}
+    write(folder / "a.txt", "half a sentence, and the rest")
+    look(library, folder)
+    assert list(documents(library)) == ["a.txt"]
+
+
+def test_links_hidden_files_and_pipes_are_left_out(library: Library, folder: Path, tmp_path: Path) -> None:
+    write(tmp_path / "secret.txt", "secret looms")
+    (tmp_path / "elsewhere").mkdir()
+    write(tmp_path / "elsewhere" / "b.txt", "other looms")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "elsewhere").symlink_to(tmp_path / "elsewhere")
+    (folder / "loop").symlink_to(folder)
+    write(folder / ".hidden.txt", "hidden looms")
+    write(folder / ".git" / "config.txt", "hidden looms")
+    os.mkfifo(folder / "pipe.txt")
+    look(library, folder)
+    assert documents(library) == {}
+
+
+def test_a_folder_that_cannot_be_read_deletes_nothing(library: Library, folder: Path) -> None:
+    write(folder / "a.txt", "looms")
+    look(library, folder)
+    folder.rename(folder.with_name("away"))
+    with pytest.raises(FileNotFoundError):
+        look(library, folder)
+    assert list(documents(library)) == ["a.txt"]
+
+
+def test_names_of_any_bytes_are_kept_apart(library: Library, folder: Path) -> None:
+    for name in (b"a\xff.txt", b"a\xfe.txt", b"a\n.txt"):
+        write(Path(os.fsdecode(os.fsencode(folder) + b"/" + name)), f"looms {name!r}")
+    look(library, folder)
+    look(library, folder)
+    assert library.db.execute("SELECT count(*) FROM background_document_files").fetchone() == (3,)
+    assert library.db.execute("SELECT count(*) FROM background_documents").fetchone() == (3,)
