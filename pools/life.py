@@ -105,14 +105,21 @@ class Life:
     async def _until_end(self) -> None:
         child, execution = self.child, self.execution
         loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+
+        def end() -> None:
+            if not over.done():
+                over.set_result(None)
+
         deadline = loop.call_later(execution.job.timeout.total_seconds(), execution.stop, Intent.DEADLINE)
-        events = [asyncio.ensure_future(child.exited.wait()), asyncio.ensure_future(execution.stopping())]
+        child.on_exit = end
+        execution.on_stop(end)
+        if child.exited.is_set():
+            end()
         try:
-            await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+            await over
         finally:
             deadline.cancel()
-            for event in events:
-                event.cancel()
         if not child.exited.is_set() and execution.intent is Intent.DEADLINE:
             await child.dump_stacks()
 

@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from pools import process
@@ -58,6 +58,7 @@ class OwnedChild:
     gate: socket.socket
     output: Output
     exited: asyncio.Event = field(default_factory=asyncio.Event)
+    on_exit: Callable[[], None] | None = None
     intent_at_exit: Intent | None = None  # whatever is asked for after the exit came too late to be its cause
     frames: FrameReader = field(default_factory=FrameReader)
     template: int | None = None  # whose pages it shares
@@ -220,3 +221,5 @@ class OwnedChild:
         asyncio.get_running_loop().remove_reader(self.pidfd)
         self.intent_at_exit = self.execution.intent
         self.exited.set()
+        if self.on_exit is not None:
+            self.on_exit()
