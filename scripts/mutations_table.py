@@ -570,8 +570,8 @@ MUTATIONS = (
     Mutation(
         "the kill of the tree before the report",
         "pools/life.py",
-        "return await self.house.threads.run(tree.kill, self.house.roster.owned(), seconds)",
-        "return Remains([], is_restless=False)",
+        "remains = tree.kill(self.house.roster.owned(), seconds)",
+        "remains = Remains([], is_restless=False)",
         (f"{LEFTOVERS}test_a_daemon_that_left_session_and_parent_is_killed_before_the_report[hold the pipe]",),
     ),
     Mutation(
@@ -629,8 +629,8 @@ MUTATIONS = (
     ),
     Mutation(
         "a /dev/shm of the job's own",
-        "pools/life.py",
-        "shm_mb=self.child.limit_mb if house.has_own_shm else 0",
+        "pools/nursery.py",
+        "shm_mb=limit_mb if house.has_own_shm else 0",
         "shm_mb=0",
         (f"{REACH}test_what_a_job_leaves_in_shared_memory_is_gone_with_it",),
     ),

@@ -6,7 +6,7 @@ was seen, and belongs neither to the document nor to an attempt that runs, is no
 """
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import groupby
 from uuid import UUID
 
@@ -36,9 +36,11 @@ def sweep(_: Tick) -> None:
     So does the table of a model that no document is embedded by any more.
     """
     objects = Objects()
-    before = datetime.now(UTC) - UNKNOWN_FOR
     removed = 0
     with connected(CLIENT) as db:
+        (now,) = db.execute(statement("clock")).fetchone() or (None,)
+        assert now is not None
+        before = now - UNKNOWN_FOR
         # Every store lists what is below one prefix together.
         for name, group in groupby(objects.below(PREFIX), key=lambda each: each.key.split("/")[1]):
             stored = list(group)
