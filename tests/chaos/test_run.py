@@ -35,6 +35,7 @@ def test_a_long_plan_does_everything_and_undoes_what_lasts() -> None:
 def test_nothing_goes_wrong_while_everything_is_broken() -> None:
     command = [CHAOS, "--seconds", "60", "--workers", "3", "--seed", f"{SEED}", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=380, check=False)
+    assert done.stdout, f"status {done.returncode}: {done.stderr[-4000:]}"
     told = json.loads(done.stdout)
     assert (done.returncode, told["told"]) == (0, []), done.stderr[-8000:]
     assert told["supervisors after"]["zombies"] == 0
