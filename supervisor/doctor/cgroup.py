@@ -88,7 +88,7 @@ def controllers(reading: CgroupReading) -> Finding:
 def group_kill(reading: CgroupReading) -> Finding:
     name = "memory.oom.group"
     if reading.group_kill is None:
-        return ok(name, "0: the kernel takes one process, not the worker with it")
+        return ok(name, "not set: the kernel takes one process, not the worker with it")
     return warning(
         name,
         f"1 in {reading.group_kill}",

@@ -2,8 +2,9 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from supervisor.sizing import choose_slots, ingest_budget_mb
 from supervisor.target import target_of
 
 TEMPLATE_SECONDS = 120.0  # to import everything that the app preloads, as a worker gives it
+LOAD_SECONDS = 120.0  # to import the app here
 DATABASE_SECONDS = 60.0  # for all that is read there; what it takes where all is well is less than one
 NAME_AN_APP = "Set WORKER_APP or pass --app to look at that too."
 
@@ -38,9 +40,9 @@ class Patient:
 
 
 def examine(patient: Patient) -> Iterator[Finding]:
-    """Every finding, as soon as it is known. Blocks: a second where all is well, three minutes at the very most.
+    """Every finding, as soon as it is known. Blocks: a second where all is well, six minutes where everything hangs.
 
-    Importing the app is bounded because a template does it first: what hangs there is not imported here.
+    For the main thread only, whose import of the app an alarm can bound. What hangs in a template is not imported here.
     """
     settings, findings = _examine_settings(patient.app)
     yield from findings
@@ -116,10 +118,27 @@ def _load(spec: str) -> tuple[App | None, Finding]:
     if not spec:
         return None, left_out("app", "none is named", NAME_AN_APP)
     try:
-        app = load_app(spec)
-    except (AppError, SystemExit) as problem:
+        with _alarm(LOAD_SECONDS):
+            app = load_app(spec)
+    except (AppError, SystemExit, TimeoutError) as problem:
         return None, error("app", str(problem), "A worker does not start.")
     return app, ok("app", f"{spec}: {len(app.handlers)} kinds, {len(app.kinds(Pool.INGEST))} of them in `ingest`")
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Raise `TimeoutError` in the block, by a signal, where it takes longer."""
+
+    def ring(*_: object) -> None:
+        raise TimeoutError(f"it is not done after {seconds:g} s")
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, left, interval)
+        signal.signal(signal.SIGALRM, handler)
 
 
 async def _within(seconds: float, findings: AsyncIterator[Finding]) -> list[Finding]:

@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from jobs.sql import statement
 from supervisor.doctor import database as readings
+from supervisor.doctor import examination
 from supervisor.doctor.database import examine_database
 from supervisor.settings import Settings
 from supervisor.target import Target
@@ -151,6 +152,21 @@ def test_a_preload_that_starts_a_thread_is_named(oomph: Oomph, tmp_path: Path, m
     assert found["fork safety"]["level"] == "error"
     assert "busy by module threaded_preload" in found["fork safety"]["found"]
     assert "threaded_app" not in sys.modules
+
+
+@pytest.mark.parametrize(("method", "check"), [("fork", "fork safety"), ("exec", "app")])
+def test_an_app_that_hangs_is_given_up(
+    oomph: Oomph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, check: str
+) -> None:
+    (tmp_path / f"hanging_{method}.py").write_text("import threading\nthreading.Event().wait()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(examination, "TEMPLATE_SECONDS", 2.0)
+    monkeypatch.setattr(examination, "LOAD_SECONDS", 0.2)
+    answer = oomph("doctor", "--json", "--app", f"hanging_{method}:app", WORKER_INGEST_START_METHOD=method)
+    found = findings(answer, status=1)
+    assert found[check]["level"] == "error"
+    assert ("within 2 s" if method == "fork" else "not done after 0.2 s") in found[check]["found"]
+    assert found.keys() >= OF_THE_DATABASE
 
 
 def test_what_an_app_prints_does_not_reach_the_json(url: str, tmp_path: Path) -> None:
