@@ -7,8 +7,8 @@ is given up, and what is left says so.
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import psycopg
@@ -21,6 +21,7 @@ from supervisor.doctor.database_checks import ClockReading, Holder, ServerFacts,
 from supervisor.doctor.findings import Finding, error, left_out, ok, surviving_async, warning
 from supervisor.doctor.pooler import NAME as POOLER
 from supervisor.doctor.pooler import PoolerReading, pooler, read_pooler
+from supervisor.errors import CommandError
 from supervisor.settings import Settings
 from supervisor.target import CONNECT_SECONDS, Target, errors_explained
 
@@ -87,11 +88,11 @@ class Reader:
 
 async def examine_database(target: Target, settings: Settings) -> AsyncIterator[Finding]:
     """What a worker on this database would find. Raises `CommandError` where it cannot be reached."""
-    with errors_explained(target):
+    with _silence_explained(target), errors_explained(target):
         opened = await _connect(target.url)
     async with _closing(opened) as connection:
         reader = Reader(connection)
-        with errors_explained(target):
+        with _silence_explained(target), errors_explained(target):
             facts = ServerFacts(*(await reader.fetch("server_facts"))[0])
         yield ok("database", f"reached at {target.place}")
         yield checks.server_version(facts)
@@ -118,6 +119,14 @@ async def _connect(url: str) -> Connection:
         return await psycopg.AsyncConnection.connect(
             url, autocommit=True, **connection_parameters("oomph doctor", CONNECT_SECONDS)
         )
+
+
+@contextmanager
+def _silence_explained(target: Target) -> Iterator[None]:
+    try:
+        yield
+    except TimeoutError as silence:
+        raise CommandError(f"{target.named}: the database at {target.place} does not answer") from silence
 
 
 @asynccontextmanager

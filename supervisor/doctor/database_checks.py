@@ -173,7 +173,7 @@ def dead_rows(tables: Sequence[TableHealth]) -> Finding:
             "old snapshot.",
         )
     worst, rest = tables[0], len(tables) - 1
-    return ok(name, f"{_told_table(worst)}; {rest} other tables have fewer")
+    return ok(name, f"{_told_table(worst)}; {rest} other tables have no more")
 
 
 def claim_plan(plan: Any) -> Finding:

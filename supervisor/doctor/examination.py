@@ -21,7 +21,7 @@ from supervisor.doctor.preload import fork_safety, start_template
 from supervisor.embedded import EmbeddedServerError
 from supervisor.errors import CommandError
 from supervisor.settings import Settings, SettingsError, load_settings, unknown_variables
-from supervisor.sizing import choose_slots, ingest_budget_mb
+from supervisor.sizing import available_memory_mb, choose_slots, ingest_budget_mb
 from supervisor.target import target_of
 
 TEMPLATE_SECONDS = 120.0  # to import everything that the app preloads, as a worker gives it
@@ -105,7 +105,14 @@ def _examine_memory(settings: Settings, app: App | None, template_mb: float | No
     slots = 1
     try:
         available_mb = ingest_budget_mb(settings)
-        yield host_checks.memory(settings, by_kind, cores=cores, available_mb=available_mb, template_mb=template_mb)
+        yield host_checks.memory(
+            settings,
+            by_kind,
+            cores=cores,
+            available_mb=available_mb,
+            host_mb=available_memory_mb(),
+            template_mb=template_mb,
+        )
         slots = choose_slots(settings.worker_ingest_concurrency, limit_mb, cores, available_mb)
     except SettingsError:
         pass  # just told: what else there is to say is said for one child

@@ -185,9 +185,14 @@ def memory(
     *,
     cores: int,
     available_mb: int,
+    host_mb: int,
     template_mb: float | None,
 ) -> Finding:
-    """Slots x limit against what there is, as a worker reckons it. `template_mb` None: no app was loaded."""
+    """Slots x limit against what there is, as a worker reckons it.
+
+    `available_mb` is what the settings give to all children, `host_mb` what this host has for them. `template_mb` None:
+    no app was loaded.
+    """
     name, limit_mb = "memory", settings.worker_ingest_memory_mb
     try:
         check_kinds(memory_by_kind, available_mb)
@@ -197,4 +202,10 @@ def memory(
     except SettingsError as refusal:
         return error(name, str(refusal), "A worker with these settings does not start.")
     found = f"{slots} children x {limit_mb:,} MB = {slots * limit_mb:,} of {available_mb:,} MB"
+    if slots * limit_mb > host_mb:
+        return warning(
+            name,
+            f"{found}, of which this host has {max(host_mb, 0):,} MB",
+            "The kernel takes a process before a limit holds: lower WORKER_INGEST_BUDGET_MB, or leave it at 0.",
+        )
     return ok(name, found if template_mb is None else f"{found}; the template has {template_mb:,.0f} MB")

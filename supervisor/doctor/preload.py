@@ -33,8 +33,8 @@ def fork_safety(method: StartMethod, answer: Ready | str) -> Finding:
         return error(
             name,
             answer,
-            "No ingest job can start: do it inside a handler instead of at import, or set "
-            "WORKER_INGEST_START_METHOD=exec.",
+            "No ingest job can start here. What a module does when it is imported belongs inside a handler; for code "
+            "that a fork would break there is WORKER_INGEST_START_METHOD=exec.",
         )
     if method is StartMethod.EXEC:
         return ok(name, "not needed: each child loads the app anew (WORKER_INGEST_START_METHOD=exec)")

@@ -84,7 +84,7 @@ def test_processes_and_marks_are_told_where_they_are_limited() -> None:
 
 
 def reckoned(settings: Settings, kinds: dict[str, int | None], template_mb: float | None = None) -> Finding:
-    return host_checks.memory(settings, kinds, cores=4, available_mb=4_000, template_mb=template_mb)
+    return host_checks.memory(settings, kinds, cores=4, available_mb=4_000, host_mb=4_000, template_mb=template_mb)
 
 
 def test_memory_is_reckoned_as_a_worker_reckons_it() -> None:
@@ -98,6 +98,12 @@ def test_memory_is_reckoned_as_a_worker_reckons_it() -> None:
         found = reckoned(settings, kinds, template_mb)
         assert found.level is ERROR
         assert told in found.found
+
+
+def test_a_budget_that_this_host_does_not_have_is_told() -> None:
+    found = host_checks.memory(Settings(), {}, cores=4, available_mb=8_000, host_mb=4_000, template_mb=None)
+    assert found.level is WARNING
+    assert found.found == "4 children x 1,024 MB = 4,096 of 8,000 MB, of which this host has 4,000 MB"
 
 
 def reading(**changes: object) -> CgroupReading:
