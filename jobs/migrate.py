@@ -80,6 +80,11 @@ def check(connection: psycopg.Connection[Any]) -> None:
     if row is not None and row[0]:
         newest = connection.execute("SELECT coalesce(max(version), 0) FROM background_migrations").fetchone()
         present = newest[0] if newest else 0
+    check_version(present)
+
+
+def check_version(present: int) -> None:
+    """Raise `SchemaError` unless `present`, the newest applied migration or 0, is the newest of this release."""
     _refuse_newer(present)
     needed = migrations()[-1].version
     if present < needed:

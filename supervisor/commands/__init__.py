@@ -5,7 +5,7 @@
     output.py        tables for people, JSON for programs
     plain_worker.py  a worker that is started without options, or plain ones, needs nothing of the above
 
-Status 0: done. 1: refused or failed, with the reason on stderr. 2: wrong usage.
+Status 0: done. 1: refused or failed, with the reason on stderr, or `doctor` found an error. 2: wrong usage.
 
 A command imports what it needs when it runs: `oomph --help` stays quick, and nothing of `jobs` is imported before
 `main` has put the working folder last, where a user's own `jobs.py` cannot stand in for the package.

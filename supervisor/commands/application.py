@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from supervisor.commands.doctor import doctor
 from supervisor.commands.documents import documents
 from supervisor.commands.enqueue import enqueue
 from supervisor.commands.group import OomphGroup
@@ -51,6 +52,7 @@ def oomph(
 
 cli.command("migrate", rich_help_panel=START)(migrate)
 cli.command("worker", rich_help_panel=START)(worker)
+cli.command("doctor", rich_help_panel=START)(doctor)
 cli.command("enqueue", rich_help_panel=WORK)(enqueue)
 cli.command("ingest", rich_help_panel=WORK)(ingest)
 cli.command("search", rich_help_panel=WORK)(search)
