@@ -1,11 +1,13 @@
 """Deleting, and what cleans up: the store holds what the rows say, and never less."""
 
 import os
+import threading
 import time
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import asyncpg
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -71,6 +73,31 @@ def test_nothing_is_deleted_while_a_job_runs(library: Library) -> None:
     library.delete(given.document_id)
     wait_for(lambda: rows(library, given.document_id) == 0, "the row gone")
     assert library.stored() == []
+
+
+def test_a_deletion_that_meets_a_claim_gives_way_to_what_writes_the_index(library: Library) -> None:
+    given = library.submit("a.txt", b"words")
+    refused: list[DocumentError] = []
+
+    def deleting() -> None:
+        with psycopg.connect(library.url) as other, pytest.raises(DocumentError, match="is being worked on") as raised:
+            delete(other, given.document_id)
+        refused.append(raised.value)
+
+    with psycopg.connect(library.url) as indexing, psycopg.connect(library.url) as claiming:
+        claiming.execute("UPDATE background_jobs SET status = 'running' WHERE id = %s", [given.job_id])
+        thread = threading.Thread(target=deleting)
+        thread.start()
+        while not library.db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall():
+            assert thread.is_alive()
+        indexing.execute(
+            "INSERT INTO background_document_chunks (document_id, position, text) VALUES (%s, 0, 'words')",
+            [given.document_id],
+        )
+        claiming.commit()
+        thread.join(5)
+        assert refused
+    library.db.execute("UPDATE background_jobs SET status = 'queued' WHERE id = %s", [given.job_id])
 
 
 def test_a_job_that_waits_is_cancelled_with_its_document(library: Library) -> None:

@@ -311,3 +311,40 @@ def test_a_document_that_does_not_exist_is_not_shown(library: Library) -> None:
     from jobs.documents.reports import show_documents
 
     assert show_documents(library.db, [uuid4()]) == []
+
+
+@pytest.mark.parametrize("state", ["queued", "retried"])
+def test_a_submitter_who_keeps_the_transaction_open_holds_up_no_job(library: Library, state: str) -> None:
+    first = library.submit("a.txt", b"words of one")
+    if state == "retried":
+        end_job(library.db, first.job_id, "dead")
+    with psycopg.connect(library.url) as again, psycopg.connect(library.url) as other:
+        given: list[Submission] = []
+        if state == "retried":
+            submit(again, "b.txt", b"words of one", objects=library.objects)
+        thread = threading.Thread(
+            target=lambda: given.append(submit(other, "c.txt", b"words of one", objects=library.objects))
+        )
+        thread.start()
+        while (
+            state == "retried"
+            and not library.db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall()
+        ):
+            assert thread.is_alive()
+        again.commit()
+        thread.join()
+        assert not given[0].is_queued
+        library.start()
+        second = library.submit("d.txt", b"words of two")
+        assert [row.status for row in library.settled(given[0], second, seconds=20)] == ["READY", "READY"]
+
+
+def test_a_document_is_not_deleted_before_who_submitted_it_again_has_committed(library: Library) -> None:
+    first = library.submit("a.txt", b"words")
+    end_job(library.db, first.job_id, "succeeded")
+    with psycopg.connect(library.url) as other:
+        assert submit(other, "a.txt", b"words", objects=library.objects).document_id == first.document_id
+        library.db.execute("SET lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            library.delete(first.document_id)
+    library.delete(first.document_id)
