@@ -38,6 +38,10 @@ def sweep(_: Tick) -> None:
     objects = Objects()
     before = datetime.now(UTC) - UNKNOWN_FOR
     removed = 0
+    for each in objects.unfinished(PREFIX):
+        if _uuid(each.key.split("/")[1]) is not None and each.modified < before:
+            objects.remove_unfinished(each.key)
+            removed += 1
     with connected(CLIENT) as db:
         # Every store lists what is below one prefix together.
         for name, group in groupby(objects.below(PREFIX), key=lambda each: each.key.split("/")[1]):

@@ -68,10 +68,15 @@ def submit(
     transaction around it, or a worker may see the job before the document.
 
     Raises `UnreadableDocument` for a file that is empty, too large, or of a type that nothing parses, `StoreError`
-    where the store does not take it, and `ValueError` for an impossible collection. Nothing is stored then.
+    where the store does not take it, and `ValueError` or `TypeError` for an impossible collection, organization or
+    priority. Nothing is stored then.
     """
     if not 1 <= len(collection) <= MAX_COLLECTION_CHARS or not collection.isprintable():
         raise ValueError(f"collection {collection!r}: 1 to {MAX_COLLECTION_CHARS} printable characters are allowed")
+    # Raises here for what no job may have, and not when the document is written.
+    enqueueing(
+        INGEST_DOCUMENT, IngestDocument(document_id=UUID(int=0)), organization_id=organization_id, priority=priority
+    )
     name = base_name(filename)
     intake = Intake(name, content, max_bytes)
     return run(db, _submit(intake, name, collection, organization_id, priority, objects))

@@ -1,6 +1,8 @@
 """Deleting, and what cleans up: the store holds what the rows say, and never less."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from jobs import cancel
+from jobs.app import Tick
 from jobs.documents.cleanup import cleanup_partial_index, sweep
 from jobs.documents.delete import delete
 from jobs.documents.errors import DocumentError
@@ -177,10 +180,42 @@ def test_the_sweep_removes_what_no_document_knows_once_it_is_a_day_old(
     for path in Path(library.folder / "objects").rglob("*"):
         if path.is_file() and young not in str(path):
             os.utime(path, (before, before))
-    from jobs.app import Tick
-
     sweep(Tick.model_validate({"schedule": "sweep", "occurrence": "2020-01-01T00:00:00Z"}))
     assert library.stored() == sorted([*known, young, "documents/notes/of-others"])
+
+
+def test_the_sweep_removes_what_was_killed_while_it_was_stored(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", library.url)
+    monkeypatch.setenv("OBJECT_STORE_URL", library.store_url)
+    large = library.folder / "large.txt"
+    with large.open("wb") as file:
+        file.truncate(200 << 20)
+    code = (
+        "import sys; from pathlib import Path; from jobs.documents.objects import Objects; "
+        "Objects().put(sys.argv[1], Path(sys.argv[2]))"
+    )
+
+    def killed(key: str) -> Path:
+        with subprocess.Popen([sys.executable, "-c", code, key, large]) as storing:
+            begun = library.folder / "objects" / f"{key}#1"
+            wait_for(lambda: begun.exists() or storing.poll() is not None, "a file that is being stored")
+            storing.kill()
+        assert begun.exists(), "it was killed too late"
+        return begun
+
+    old, young = killed(original_key(uuid4())), killed(original_key(uuid4()))
+    of_others = library.folder / "objects" / "documents" / "notes" / "a#1"
+    of_others.parent.mkdir()
+    of_others.write_bytes(b"x")
+    before = time.time() - 2 * 86_400
+    for path in (old, of_others):
+        os.utime(path, (before, before))
+    sweep(Tick.model_validate({"schedule": "sweep", "occurrence": "2020-01-01T00:00:00Z"}))
+    assert (old.exists(), old.parent.exists()) == (False, False)
+    assert young.exists()
+    assert of_others.exists()
 
 
 def test_a_search_does_not_see_a_document_that_is_being_deleted(library: Library) -> None:
