@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 STATEMENT_TIMEOUT = "30s"
 MAX_COLLECTION_CHARS = 100
+MAX_SHOWN = 1_000  # of more, only those are shown that went wrong: nobody reads the others, and they take a minute
+
+WENT_WRONG = {"FAILED", "SKIPPED", "REFUSED", "UNREADABLE", "DELETED"}
 
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until every document is READY or FAILED.")]
 
@@ -223,8 +226,7 @@ def _conclude(reports: list[FileReport], trouble: str | None, *, as_json: bool, 
     _print_reports(reports, as_json=as_json)
     if trouble is not None:
         raise CommandError(trouble)
-    bad = {"FAILED", "SKIPPED", "REFUSED", "UNREADABLE", "DELETED"}
-    if any(report.status in bad or (wait and report.status != "READY") for report in reports):
+    if any(report.status in WENT_WRONG or (wait and report.status != "READY") for report in reports):
         raise typer.Exit(1)
 
 
@@ -240,7 +242,9 @@ def _print_reports(reports: list[FileReport], *, as_json: bool) -> None:
         Column("JOB", lambda report: report.job_id, right=True),
         Column("MESSAGE", lambda report: report.message, flexible=True),
     ]
-    print_table(columns, sorted(reports, key=lambda report: report.file), empty="nothing was submitted")
+    shown = reports if len(reports) <= MAX_SHOWN else [report for report in reports if report.status in WENT_WRONG]
+    if shown or not reports:
+        print_table(columns, sorted(shown, key=lambda report: report.file), empty="nothing was submitted")
     counts: dict[str, int] = {}
     for report in reports:
         counts[report.status] = counts.get(report.status, 0) + 1
