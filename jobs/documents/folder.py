@@ -28,6 +28,8 @@ from jobs.sql import statement
 
 CLIENT = "oomph ingest-folder"  # as the server's views show it
 SETTLED_SECONDS = 2.0  # a file that was changed within them may still be being written
+MAX_PATH_BYTES = 2_000  # with the folder's: an index of PostgreSQL takes no more than 2,700
+MTIME_NS = range(-(2**63), 2**63)  # what the column takes; a file's may be anything
 LOOK_SECONDS = 120.0  # then the rest is left to the next look; well within the job's time
 
 log = logging.getLogger("oomph.documents")
@@ -84,9 +86,9 @@ class Watch:
     def _take(self, path: bytes, before: KnownFile | None) -> None:
         try:
             with _opened(self._folder / os.fsdecode(path)) as (file, found):
-                if before is not None and (before.size, before.mtime_ns) == (found.st_size, found.st_mtime_ns):
+                if before is not None and (before.size, before.mtime_ns) == (found.st_size, _mtime_ns(found)):
                     self._retire_replaced(before)
-                elif time.time() - found.st_mtime > SETTLED_SECONDS and not (before and before.is_between):
+                elif _is_settled(found) and not (before and before.is_between):
                     self._submit(path, file, found, before)
         except OSError as error:
             log.warning("%s was not read: %s", _shown(path), error.strerror or error)
@@ -112,7 +114,7 @@ class Watch:
                 "save_document_file",
                 path=path,
                 size=found.st_size,
-                mtime_ns=found.st_mtime_ns,
+                mtime_ns=_mtime_ns(found),
                 document_id=document_id,
                 replaces=earlier,
                 refused=refused,
@@ -172,7 +174,12 @@ class Watch:
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for path in (Path(inner, name) for name in sorted(names) if not name.startswith(".")):
                 if not path.is_symlink():
-                    yield os.fsencode(path.relative_to(self._folder))
+                    if len(os.fsencode(path)) <= MAX_PATH_BYTES:
+                        yield os.fsencode(path.relative_to(self._folder))
+                    else:
+                        log.warning(
+                            "a file is left out, its path has over %s bytes: %s", MAX_PATH_BYTES, ascii(path.name)
+                        )
 
 
 @contextmanager
@@ -183,6 +190,15 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
         if not stat.S_ISREG(found.st_mode):
             raise OSError(0, "it is no regular file")
         yield file, found
+
+
+def _mtime_ns(found: os.stat_result) -> int:
+    return max(MTIME_NS.start, min(found.st_mtime_ns, MTIME_NS.stop - 1))
+
+
+def _is_settled(found: os.stat_result) -> bool:
+    # A time to come tells nothing of when the file was written, and must not keep it out until then.
+    return not 0 <= time.time() - found.st_mtime <= SETTLED_SECONDS
 
 
 def _shown(path: bytes) -> str:
