@@ -184,11 +184,23 @@ def test_the_sweep_removes_what_no_document_knows_once_it_is_a_day_old(
     assert library.stored() == sorted([*known, young, "documents/notes/of-others"])
 
 
+def test_the_sweep_of_an_empty_database_removes_nothing(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", library.url)
+    monkeypatch.setenv("OBJECT_STORE_URL", library.store_url)
+    of_another = original_key(uuid4())
+    library.objects.put(of_another, b"x")
+    before = time.time() - 2 * 86_400
+    os.utime(library.folder / "objects" / of_another, (before, before))
+    sweep(Tick.model_validate({"schedule": "sweep", "occurrence": "2020-01-01T00:00:00Z"}))
+    assert library.stored() == [of_another]
+
+
 def test_the_sweep_removes_what_was_killed_while_it_was_stored(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", library.url)
     monkeypatch.setenv("OBJECT_STORE_URL", library.store_url)
+    library.submit("a.txt", b"words")
     large = library.folder / "large.txt"
     with large.open("wb") as file:
         file.truncate(200 << 20)
