@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 STATEMENT_TIMEOUT = "30s"
+BUSY = "Somebody else is submitting the same content, or deleting it, and did not finish in time."
 MAX_COLLECTION_CHARS = 100
 MAX_SHOWN = 1_000  # of more, only those are shown that went wrong: nobody reads the others, and they take a minute
 
@@ -95,10 +96,11 @@ def ingest(
         connection.commit()
         connection.autocommit = True
         try:
-            submitted = _submit_all(connection, Objects(), found, collection, reports)
+            objects = Objects()
         except StoreError as error:
             raise CommandError(str(error)) from error
-        trouble = _follow(connection, submitted, reports, target.named, wait=wait)
+        submitted, trouble = _submit_all(connection, objects, found, collection, reports)
+        trouble = _follow(connection, submitted, reports, target.named, wait=wait and trouble is None) or trouble
     _conclude(reports, trouble, as_json=as_json, wait=wait)
 
 
@@ -139,13 +141,17 @@ def _submit_all(
     found: list[FoundFile],
     collection: str,
     reports: list[FileReport],
-) -> list[FileReport]:
+) -> tuple[list[FileReport], str | None]:
+    """What was submitted, and why the rest was not, where the store failed. The others are added to `reports`."""
+    import psycopg
+
     from jobs.documents.errors import UnreadableDocument
+    from jobs.documents.objects import StoreError
     from jobs.documents.submit import Submission, submit
 
-    submitted = []
+    submitted: list[FileReport] = []
     with _progress("storing", len(found)) as step:
-        for file in found:
+        for place, file in enumerate(found):
             step()
             try:
                 with file.opened() as content, connection.transaction():
@@ -159,9 +165,13 @@ def _submit_all(
                 reports.append(FileReport(file.shown, "SKIPPED", message=str(skipped)))
             except UnreadableDocument as refused:
                 reports.append(FileReport(file.shown, "REFUSED", message=str(refused)))
+            except psycopg.errors.QueryCanceled:
+                reports.append(FileReport(file.shown, "REFUSED", message=BUSY))
+            except StoreError as error:
+                return submitted, f"{error}; {len(found) - place} files were not submitted, the first is {file.shown}"
             else:
                 submitted.append(FileReport(file.shown, given.status, given.document_id, given.job_id))
-    return submitted
+    return submitted, None
 
 
 def _reindex_all(
@@ -223,7 +233,8 @@ def _with_documents(connection: "Connection", submitted: list[FileReport], ids: 
 
 
 def _conclude(reports: list[FileReport], trouble: str | None, *, as_json: bool, wait: bool) -> None:
-    _print_reports(reports, as_json=as_json)
+    if reports or trouble is None:
+        _print_reports(reports, as_json=as_json)
     if trouble is not None:
         raise CommandError(trouble)
     if any(report.status in WENT_WRONG or (wait and report.status != "READY") for report in reports):
