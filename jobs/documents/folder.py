@@ -2,7 +2,7 @@
 
 What the folder held stands in `background_document_files`. A file is known by its path, size and time of change; only
 one that differs is read. The document of a changed file goes on serving until the new one is READY. A document that
-others had submitted before is never deleted for a file's sake.
+others had submitted before is never deleted for a file's sake; one that they submit later is the folder's.
 
 Hidden files and links are left out: whoever may write to the folder must not make a worker read elsewhere. A folder
 that cannot be read deletes nothing.
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
 
+from psycopg.errors import LockNotAvailable
+
 from jobs.documents.database import Connection, connected
 from jobs.documents.delete import delete
 from jobs.documents.errors import DocumentError, UnreadableDocument
@@ -30,6 +32,7 @@ CLIENT = "oomph ingest-folder"  # as the server's views show it
 SETTLED_SECONDS = 2.0  # a file that was changed within them may still be being written
 MAX_PATH_BYTES = 2_000  # with the folder's: an index of PostgreSQL takes no more than 2,700
 MTIME_NS = range(-(2**63), 2**63)  # what the column takes; a file's may be anything
+LOCK_TIMEOUT = "5s"  # whoever submits or deletes the same may take long to commit, and must not stop the others
 LOOK_SECONDS = 120.0  # then the rest is left to the next look; well within the job's time
 
 log = logging.getLogger("oomph.documents")
@@ -92,13 +95,19 @@ class Watch:
                     self._submit(path, file, found, before)
         except OSError as error:
             log.warning("%s was not read: %s", _shown(path), error.strerror or error)
-        except DocumentError as error:
+        except (DocumentError, LockNotAvailable) as error:
             log.info("%s is left to the next look: %s", _shown(path), error)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._db.transaction():
+            self._db.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
+            yield
 
     def _submit(self, path: bytes, file: BinaryIO, found: os.stat_result, before: KnownFile | None) -> None:
         given: Submission | None = None
         refused = None
-        with self._db.transaction():
+        with self._transaction():
             try:
                 given = submit(self._db, os.fsdecode(path), file, collection=self._collection, objects=self._objects)
             except UnreadableDocument as error:
@@ -133,18 +142,18 @@ class Watch:
 
     def _retire_replaced(self, file: KnownFile) -> None:
         if file.replaces is not None and file.status == "READY":
-            with self._db.transaction():
+            with self._transaction():
                 self._delete(file.path, file.replaces)
                 self._run("settle_document_file", path=file.path)
 
     def _drop(self, file: KnownFile) -> None:
         try:
-            with self._db.transaction():
+            with self._transaction():
                 for document_id in (file.replaces, file.document_id):
                     if document_id is not None:
                         self._delete(file.path, document_id)
                 self._run("forget_document_file", path=file.path)
-        except DocumentError as error:
+        except (DocumentError, LockNotAvailable) as error:
             log.info("%s is gone; its document is deleted later: %s", _shown(file.path), error)
 
     def _delete(self, path: bytes, document_id: UUID | None) -> None:

@@ -181,6 +181,8 @@ def _reindex_all(
     begin: Beginning,
     reports: list[FileReport],
 ) -> Iterator[FileReport]:
+    import psycopg
+
     from jobs.documents.errors import DocumentError
     from jobs.documents.reindex import reindex as reindex_document
     from jobs.documents.reindex import settled_documents
@@ -189,9 +191,12 @@ def _reindex_all(
     for document_id in ids or settled_documents(connection, collection):
         try:
             with connection.transaction():
+                connection.execute("SELECT set_config('statement_timeout', %s, true)", [STATEMENT_TIMEOUT])
                 job_id = reindex_document(connection, document_id, Source(begin))
         except DocumentError as error:
             reports.append(FileReport(str(document_id), "REFUSED", document_id, message=str(error)))
+        except psycopg.errors.QueryCanceled:
+            reports.append(FileReport(str(document_id), "REFUSED", document_id, message=BUSY))
         else:
             yield FileReport(str(document_id), "PENDING", document_id, job_id)
 

@@ -18,7 +18,7 @@ from jobs.documents.objects import Objects
 from jobs.documents.submit import submit
 from scripts import samples
 from supervisor.commands.files import Skipped, find_files
-from supervisor.commands.ingest import BUSY, FileReport, _submit_all
+from supervisor.commands.ingest import BUSY, Beginning, FileReport, _reindex_all, _submit_all
 from tests.documents.conftest import Library
 from tests.documents.hostile import encrypted_pdf
 
@@ -307,3 +307,17 @@ def test_a_store_that_fails_in_the_middle_leaves_the_rest_and_tells_of_what_was_
     assert trouble is not None
     assert "2 files were not submitted, the first is" in trouble
     assert trouble.endswith("2.txt")
+
+
+def test_a_document_that_another_transaction_holds_does_not_stop_a_reindex_of_all(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("supervisor.commands.ingest.STATEMENT_TIMEOUT", "200ms")
+    given = [library.submit(f"{number}.txt", b"words %d" % number) for number in range(3)]
+    library.db.execute("UPDATE background_jobs SET status = 'succeeded'")
+    reports: list[FileReport] = []
+    with psycopg.connect(library.url) as other:
+        submit(other, "1.txt", b"words 1", objects=library.objects)
+        submitted = list(_reindex_all(library.db, None, None, Beginning.PARSE, reports))
+    assert {report.document_id for report in submitted} == {given[0].document_id, given[2].document_id}
+    assert [(report.document_id, report.message) for report in reports] == [(given[1].document_id, BUSY)]

@@ -8,10 +8,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from jobs.documents.folder import Watch
-from jobs.documents.submit import Submission
+from jobs.documents.submit import Submission, submit
 from jobs.failpoints import Failpoint
 from supervisor.testing.waiting import wait_for
 from tests.documents.conftest import Library
@@ -229,3 +230,19 @@ def test_a_path_that_no_index_takes_is_left_out_and_the_others_are_ingested(libr
     look(library, folder)
     assert library.db.execute("SELECT filename FROM background_documents").fetchall() == [("b.txt",)]
     assert len(library.stored()) == 1
+
+
+def test_a_file_that_another_transaction_submits_is_left_to_the_next_look(
+    library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.documents.folder.LOCK_TIMEOUT", "200ms")
+    for name in ("1.txt", "2.txt", "3.txt"):
+        write(folder / name, f"words of {name}")
+    with psycopg.connect(library.url) as other:
+        library.db.execute("SET statement_timeout = '10s'")  # a look that waits for it would wait for ever
+        submit(other, "2.txt", b"words of 2.txt", objects=library.objects, collection="inbox")
+        look(library, folder)
+        assert set(documents(library)) == {"1.txt", "3.txt"}
+        other.rollback()
+    look(library, folder)
+    assert set(documents(library)) == {"1.txt", "2.txt", "3.txt"}
