@@ -103,7 +103,13 @@ async def _drive_async(program: Program[T], execute: Callable[[Any, Statement], 
 async def _in_thread(work: Callable[[], None]) -> None:
     import asyncio  # who is asynchronous has it already
 
-    await asyncio.to_thread(work)
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(working)
+    except asyncio.CancelledError:
+        # A thread cannot be stopped, and what the program undoes then must not be done after it.
+        await asyncio.wait([working])
+        raise
 
 
 @cache

@@ -33,24 +33,40 @@ def clean_up(payload: CleanUpDocument) -> None:
 def sweep(_: Tick) -> None:
     """The work of `sweep-document-objects`: what belongs to no document, and is older than a day, goes.
 
-    So does the table of a model that no document is embedded by any more.
+    So does the table of a model that no document is embedded by any more. A database without any document is taken for
+    the wrong one, new or restored: to it everything would be nobody's.
     """
     objects = Objects()
-    removed = 0
     with connected(CLIENT) as db:
-        (now,) = db.execute(statement("clock")).fetchone() or (None,)
-        assert now is not None
-        before = now - UNKNOWN_FOR
-        # Every store lists what is below one prefix together.
-        for name, group in groupby(objects.below(PREFIX), key=lambda each: each.key.split("/")[1]):
-            stored = list(group)
-            document_id = _uuid(name)
-            if document_id is not None and all(each.modified < before for each in stored):
-                removed += _remove_all_but_own(db, objects, document_id, [each.key for each in stored])
+        if db.execute(statement("documents_exist")).fetchone():
+            if removed := _sweep_objects(db, objects, _now(db) - UNKNOWN_FOR):
+                log.warning("%s objects in %s belonged to no document and are removed", removed, objects.url)
+        else:
+            log.info("nothing in %s is removed: the database holds no document", objects.url)
         for (model,) in db.execute(statement("forget_models")).fetchall():
             log.info("no document has vectors of the model %s any more; their table is dropped", model)
-    if removed:
-        log.warning("%s objects in %s belonged to no document and are removed", removed, objects.url)
+
+
+def _now(db: Connection) -> datetime:
+    row = db.execute(statement("clock")).fetchone()
+    assert row is not None
+    now: datetime = row[0]
+    return now
+
+
+def _sweep_objects(db: Connection, objects: Objects, before: datetime) -> int:
+    removed = 0
+    for each in objects.unfinished(PREFIX):
+        if _uuid(each.key.split("/")[1]) is not None and each.modified < before:
+            objects.remove_unfinished(each.key)
+            removed += 1
+    # Every store lists what is below one prefix together.
+    for name, group in groupby(objects.below(PREFIX), key=lambda each: each.key.split("/")[1]):
+        stored = list(group)
+        document_id = _uuid(name)
+        if document_id is not None and all(each.modified < before for each in stored):
+            removed += _remove_all_but_own(db, objects, document_id, [each.key for each in stored])
+    return removed
 
 
 def cleanup_partial_index(db: Connection, objects: Objects, document_id: UUID) -> int:

@@ -37,11 +37,14 @@ def _delete(document_id: UUID) -> Program[int | None]:
 
 def _nothing_runs(document_id: UUID) -> Program[int | None]:
     """Lock the document, so that nothing can begin; the job that waits to, if one does."""
-    standing = yield Statement(statement("document_standing"), {"document_id": document_id})
+    of_it = {"document_id": document_id}
+    standing = yield Statement(statement("document_standing"), of_it)
     if standing and standing[0][2] != "running":
-        jobs = yield Statement(statement("lock_job_of_document"), {"document_id": document_id})
-        yield Statement(statement("lock_document_by_id"), {"document_id": document_id})
-        standing = yield Statement(statement("document_standing"), {"document_id": document_id})
+        jobs = yield Statement(statement("lock_job_of_document"), of_it)
+        # Claimed meanwhile: it holds the row of its document while it writes the index, and wants its own after that.
+        if not any(status == "running" for _, status in jobs):
+            yield Statement(statement("lock_document_by_id"), of_it)
+        standing = yield Statement(statement("document_standing"), of_it)
         if standing and (standing[0][1], standing[0][2]) not in [*jobs, (None, None)]:
             raise DocumentError(f"document {document_id} is being submitted again just now, as job {standing[0][1]}")
     if not standing:

@@ -2,7 +2,7 @@
 
 What the folder held stands in `background_document_files`. A file is known by its path, size and time of change; only
 one that differs is read. The document of a changed file goes on serving until the new one is READY. A document that
-others had submitted before is never deleted for a file's sake.
+others had submitted before is never deleted for a file's sake; one that they submit later is the folder's.
 
 Hidden files and links are left out: whoever may write to the folder must not make a worker read elsewhere. A folder
 that cannot be read deletes nothing.
@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
 
+from psycopg.errors import LockNotAvailable
+
 from jobs.documents.database import Connection, connected
 from jobs.documents.delete import delete
 from jobs.documents.errors import DocumentError, UnreadableDocument
@@ -28,6 +30,9 @@ from jobs.sql import statement
 
 CLIENT = "oomph ingest-folder"  # as the server's views show it
 SETTLED_SECONDS = 2.0  # a file that was changed within them may still be being written
+MAX_PATH_BYTES = 2_000  # with the folder's: an index of PostgreSQL takes no more than 2,700
+MTIME_NS = range(-(2**63), 2**63)  # what the column takes; a file's may be anything
+LOCK_TIMEOUT = "5s"  # whoever submits or deletes the same may take long to commit, and must not stop the others
 LOOK_SECONDS = 120.0  # then the rest is left to the next look; well within the job's time
 
 log = logging.getLogger("oomph.documents")
@@ -84,19 +89,25 @@ class Watch:
     def _take(self, path: bytes, before: KnownFile | None) -> None:
         try:
             with _opened(self._folder / os.fsdecode(path)) as (file, found):
-                if before is not None and (before.size, before.mtime_ns) == (found.st_size, found.st_mtime_ns):
+                if before is not None and (before.size, before.mtime_ns) == (found.st_size, _mtime_ns(found)):
                     self._retire_replaced(before)
-                elif time.time() - found.st_mtime > SETTLED_SECONDS and not (before and before.is_between):
+                elif _is_settled(found) and not (before and before.is_between):
                     self._submit(path, file, found, before)
         except OSError as error:
             log.warning("%s was not read: %s", _shown(path), error.strerror or error)
-        except DocumentError as error:
+        except (DocumentError, LockNotAvailable) as error:
             log.info("%s is left to the next look: %s", _shown(path), error)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._db.transaction():
+            self._db.execute("SELECT set_config('lock_timeout', %s, true)", [LOCK_TIMEOUT])
+            yield
 
     def _submit(self, path: bytes, file: BinaryIO, found: os.stat_result, before: KnownFile | None) -> None:
         given: Submission | None = None
         refused = None
-        with self._db.transaction():
+        with self._transaction():
             try:
                 given = submit(self._db, os.fsdecode(path), file, collection=self._collection, objects=self._objects)
             except UnreadableDocument as error:
@@ -112,7 +123,7 @@ class Watch:
                 "save_document_file",
                 path=path,
                 size=found.st_size,
-                mtime_ns=found.st_mtime_ns,
+                mtime_ns=_mtime_ns(found),
                 document_id=document_id,
                 replaces=earlier,
                 refused=refused,
@@ -131,18 +142,18 @@ class Watch:
 
     def _retire_replaced(self, file: KnownFile) -> None:
         if file.replaces is not None and file.status == "READY":
-            with self._db.transaction():
+            with self._transaction():
                 self._delete(file.path, file.replaces)
                 self._run("settle_document_file", path=file.path)
 
     def _drop(self, file: KnownFile) -> None:
         try:
-            with self._db.transaction():
+            with self._transaction():
                 for document_id in (file.replaces, file.document_id):
                     if document_id is not None:
                         self._delete(file.path, document_id)
                 self._run("forget_document_file", path=file.path)
-        except DocumentError as error:
+        except (DocumentError, LockNotAvailable) as error:
             log.info("%s is gone; its document is deleted later: %s", _shown(file.path), error)
 
     def _delete(self, path: bytes, document_id: UUID | None) -> None:
@@ -172,7 +183,12 @@ class Watch:
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for path in (Path(inner, name) for name in sorted(names) if not name.startswith(".")):
                 if not path.is_symlink():
-                    yield os.fsencode(path.relative_to(self._folder))
+                    if len(os.fsencode(path)) <= MAX_PATH_BYTES:
+                        yield os.fsencode(path.relative_to(self._folder))
+                    else:
+                        log.warning(
+                            "a file is left out, its path has over %s bytes: %s", MAX_PATH_BYTES, ascii(path.name)
+                        )
 
 
 @contextmanager
@@ -183,6 +199,15 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
         if not stat.S_ISREG(found.st_mode):
             raise OSError(0, "it is no regular file")
         yield file, found
+
+
+def _mtime_ns(found: os.stat_result) -> int:
+    return max(MTIME_NS.start, min(found.st_mtime_ns, MTIME_NS.stop - 1))
+
+
+def _is_settled(found: os.stat_result) -> bool:
+    # A time to come tells nothing of when the file was written, and must not keep it out until then.
+    return not 0 <= time.time() - found.st_mtime <= SETTLED_SECONDS
 
 
 def _shown(path: bytes) -> str:

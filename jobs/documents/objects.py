@@ -7,12 +7,15 @@ the worker and whoever submits must then be started in the same one.
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import obstore
 from obstore.exceptions import BaseError, UnknownConfigurationKeyError
@@ -28,6 +31,8 @@ PARTS_AT_ONCE = 2  # of 5 MiB each; more would count against a child's memory
 MAX_RETRIES = 5
 RETRY_TIMEOUT = timedelta(seconds=30)  # a job that is tried again later should not wait here for minutes
 REMOVE_BATCH = 1_000  # what S3 takes in one request
+
+_UNFINISHED = re.compile(r"#\d+$")  # in a key's own name, the store encodes the sign
 
 
 class StoreError(Exception):
@@ -107,6 +112,33 @@ class Objects:
                         self._remove_one(key)
         return len(wanted)
 
+    def unfinished(self, prefix: str) -> Iterator[StoredObject]:
+        """What was being written below `prefix` in a folder when its process was killed, for `remove_unfinished`.
+
+        A folder's objects are written under a name of their own first, which no listing shows: their key, `#` and a
+        number. Of uploads to S3 that were never finished, a rule of the bucket takes care. Raises `StoreError`.
+        """
+        if (root := self._folder()) is None:
+            return
+        with self._told(f"did not list {prefix}"):
+            for inner, _, names in os.walk(root / prefix):  # passes over what goes meanwhile
+                for name in filter(_UNFINISHED.search, names):
+                    path = Path(inner, name)
+                    with suppress(FileNotFoundError):  # finished by now
+                        found = path.lstat()
+                        modified = datetime.fromtimestamp(found.st_mtime, UTC)
+                        yield StoredObject(path.relative_to(root).as_posix(), found.st_size, modified)
+
+    def remove_unfinished(self, key: str) -> None:
+        """Remove what `unfinished` gave. Raises `StoreError`."""
+        if (root := self._folder()) is not None:
+            with self._told(f"did not remove {key}"):
+                (root / key).unlink(missing_ok=True)
+                _remove_empty((root / key).parent)
+
+    def _folder(self) -> Path | None:
+        return Path(url2pathname(urlsplit(self.url).path)) if self.url.startswith("file:") else None
+
     def _remove_one(self, key: str) -> None:
         with suppress(FileNotFoundError):
             obstore.delete(self._store, key)
@@ -119,6 +151,13 @@ class Objects:
             raise
         except (BaseError, OSError) as error:
             raise StoreError(f"the object store {self.url} {what}: {_first_line(error)}") from error
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # as soon as one holds anything
+        while True:
+            folder.rmdir()
+            folder = folder.parent
 
 
 @contextmanager

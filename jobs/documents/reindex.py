@@ -65,13 +65,13 @@ def _reindex(
 
 def _nothing_works_on(document_id: UUID) -> Program[tuple[str | None, str]]:
     """Lock the document, so that nothing can begin; its edition and its name."""
-    standing = yield Statement(statement("document_standing"), {"document_id": document_id})
+    of_it = {"document_id": document_id}
+    standing = yield Statement(statement("document_standing"), of_it)
     if standing and standing[0][0] in SETTLED:
-        # Waits for whoever ends its job or gives it another one.
-        locked = yield Statement(statement("lock_document_by_id"), {"document_id": document_id})
-        standing = [row[:2] for row in locked]
-        if locked and locked[0][0] in SETTLED:
-            return locked[0][2], locked[0][3]
+        yield Statement(statement("await_document"), of_it)
+        if locked := (yield Statement(statement("lock_settled_document"), of_it)):
+            return locked[0][1], locked[0][2]
+        standing = yield Statement(statement("document_standing"), of_it)
     if not standing:
         raise DocumentError(f"document {document_id} does not exist")
     status, job_id = standing[0][:2]

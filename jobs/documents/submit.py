@@ -68,10 +68,15 @@ def submit(
     transaction around it, or a worker may see the job before the document.
 
     Raises `UnreadableDocument` for a file that is empty, too large, or of a type that nothing parses, `StoreError`
-    where the store does not take it, and `ValueError` for an impossible collection. Nothing is stored then.
+    where the store does not take it, and `ValueError` or `TypeError` for an impossible collection, organization or
+    priority. Nothing is stored then.
     """
     if not 1 <= len(collection) <= MAX_COLLECTION_CHARS or not collection.isprintable():
         raise ValueError(f"collection {collection!r}: 1 to {MAX_COLLECTION_CHARS} printable characters are allowed")
+    # Raises here for what no job may have, and not when the document is written.
+    enqueueing(
+        INGEST_DOCUMENT, IngestDocument(document_id=UUID(int=0)), organization_id=organization_id, priority=priority
+    )
     name = base_name(filename)
     intake = Intake(name, content, max_bytes)
     return run(db, _submit(intake, name, collection, organization_id, priority, objects))
@@ -103,20 +108,30 @@ def _submit(
     try:
         yield Blocking(intake.take)
         for _ in range(_TRIES):
-            found = yield Statement(statement("lock_document"), {"collection": collection, "sha256": intake.sha256})
-            if found:
+            wanted = {"collection": collection, "sha256": intake.sha256}
+            if found := (yield Statement(statement("document_of_content"), wanted)):
                 document_id, status, job_id = UUID(str(found[0][0])), found[0][1], found[0][2]
-                # The lock waits for whoever is ending the job, so FAILED means that nothing works on it any more.
-                if status != "FAILED":
+                if status == "FAILED":
+                    if (yield from _lock_failed(document_id)):
+                        yield Blocking(partial(_put, objects, original_key(document_id), intake))
+                        return (yield from _give_job(document_id, filename, organization_id, priority, is_new=False))
+                elif (yield Statement(statement("keep_document"), {"document_id": document_id})):
                     return Submission(document_id, job_id, status, is_new=False, is_queued=False)
-                yield Blocking(partial(_put, objects, original_key(document_id), intake))
-                return (yield from _give_job(document_id, filename, organization_id, priority, is_new=False))
+                continue
             made = yield from _make(intake, filename, collection, organization_id, priority, objects)
             if made is not None:
                 return made
     finally:
         intake.close()
     raise RuntimeError(f"the document {intake.sha256} is being deleted again and again while it is submitted")
+
+
+def _lock_failed(document_id: UUID) -> Program[bool]:
+    """Whether it is FAILED still, and nothing works on it until this transaction ends."""
+    of_it = {"document_id": document_id}
+    yield Statement(statement("await_document"), of_it)
+    locked = yield Statement(statement("lock_settled_document"), of_it)
+    return bool(locked) and locked[0][0] == "FAILED"
 
 
 def _make(

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 STATEMENT_TIMEOUT = "30s"
+BUSY = "Somebody else is submitting the same content, or deleting it, and did not finish in time."
 MAX_COLLECTION_CHARS = 100
+MAX_SHOWN = 1_000  # of more, only those are shown that went wrong: nobody reads the others, and they take a minute
+
+WENT_WRONG = {"FAILED", "SKIPPED", "REFUSED", "UNREADABLE", "DELETED"}
 
 Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until every document is READY or FAILED.")]
 
@@ -92,10 +96,11 @@ def ingest(
         connection.commit()
         connection.autocommit = True
         try:
-            submitted = _submit_all(connection, Objects(), found, collection, reports)
+            objects = Objects()
         except StoreError as error:
             raise CommandError(str(error)) from error
-        trouble = _follow(connection, submitted, reports, target.named, wait=wait)
+        submitted, trouble = _submit_all(connection, objects, found, collection, reports)
+        trouble = _follow(connection, submitted, reports, target.named, wait=wait and trouble is None) or trouble
     _conclude(reports, trouble, as_json=as_json, wait=wait)
 
 
@@ -136,13 +141,17 @@ def _submit_all(
     found: list[FoundFile],
     collection: str,
     reports: list[FileReport],
-) -> list[FileReport]:
+) -> tuple[list[FileReport], str | None]:
+    """What was submitted, and why the rest was not, where the store failed. The others are added to `reports`."""
+    import psycopg
+
     from jobs.documents.errors import UnreadableDocument
+    from jobs.documents.objects import StoreError
     from jobs.documents.submit import Submission, submit
 
-    submitted = []
+    submitted: list[FileReport] = []
     with _progress("storing", len(found)) as step:
-        for file in found:
+        for place, file in enumerate(found):
             step()
             try:
                 with file.opened() as content, connection.transaction():
@@ -156,9 +165,13 @@ def _submit_all(
                 reports.append(FileReport(file.shown, "SKIPPED", message=str(skipped)))
             except UnreadableDocument as refused:
                 reports.append(FileReport(file.shown, "REFUSED", message=str(refused)))
+            except psycopg.errors.QueryCanceled:
+                reports.append(FileReport(file.shown, "REFUSED", message=BUSY))
+            except StoreError as error:
+                return submitted, f"{error}; {len(found) - place} files were not submitted, the first is {file.shown}"
             else:
                 submitted.append(FileReport(file.shown, given.status, given.document_id, given.job_id))
-    return submitted
+    return submitted, None
 
 
 def _reindex_all(
@@ -168,6 +181,8 @@ def _reindex_all(
     begin: Beginning,
     reports: list[FileReport],
 ) -> Iterator[FileReport]:
+    import psycopg
+
     from jobs.documents.errors import DocumentError
     from jobs.documents.reindex import reindex as reindex_document
     from jobs.documents.reindex import settled_documents
@@ -176,9 +191,12 @@ def _reindex_all(
     for document_id in ids or settled_documents(connection, collection):
         try:
             with connection.transaction():
+                connection.execute("SELECT set_config('statement_timeout', %s, true)", [STATEMENT_TIMEOUT])
                 job_id = reindex_document(connection, document_id, Source(begin))
         except DocumentError as error:
             reports.append(FileReport(str(document_id), "REFUSED", document_id, message=str(error)))
+        except psycopg.errors.QueryCanceled:
+            reports.append(FileReport(str(document_id), "REFUSED", document_id, message=BUSY))
         else:
             yield FileReport(str(document_id), "PENDING", document_id, job_id)
 
@@ -220,11 +238,11 @@ def _with_documents(connection: "Connection", submitted: list[FileReport], ids: 
 
 
 def _conclude(reports: list[FileReport], trouble: str | None, *, as_json: bool, wait: bool) -> None:
-    _print_reports(reports, as_json=as_json)
+    if reports or trouble is None:
+        _print_reports(reports, as_json=as_json)
     if trouble is not None:
         raise CommandError(trouble)
-    bad = {"FAILED", "SKIPPED", "REFUSED", "UNREADABLE", "DELETED"}
-    if any(report.status in bad or (wait and report.status != "READY") for report in reports):
+    if any(report.status in WENT_WRONG or (wait and report.status != "READY") for report in reports):
         raise typer.Exit(1)
 
 
@@ -240,7 +258,9 @@ def _print_reports(reports: list[FileReport], *, as_json: bool) -> None:
         Column("JOB", lambda report: report.job_id, right=True),
         Column("MESSAGE", lambda report: report.message, flexible=True),
     ]
-    print_table(columns, sorted(reports, key=lambda report: report.file), empty="nothing was submitted")
+    shown = reports if len(reports) <= MAX_SHOWN else [report for report in reports if report.status in WENT_WRONG]
+    if shown or not reports:
+        print_table(columns, sorted(shown, key=lambda report: report.file), empty="nothing was submitted")
     counts: dict[str, int] = {}
     for report in reports:
         counts[report.status] = counts.get(report.status, 0) + 1

@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from jobs.documents.errors import UnreadableDocument
+from jobs.documents.objects import Objects
 from jobs.documents.submit import submit
 from scripts import samples
 from supervisor.commands.files import Skipped, find_files
+from supervisor.commands.ingest import BUSY, Beginning, FileReport, _reindex_all, _submit_all
 from tests.documents.conftest import Library
 from tests.documents.hostile import encrypted_pdf
 
@@ -264,3 +267,57 @@ def test_a_document_whose_attempt_failed_says_so_while_it_waits(library: Library
     )
     listed = oomph(library, "documents", "list")
     assert "Attempt 1 of 3 failed, will be retried. Reading the document failed: no answer" in listed.out
+
+
+def test_a_file_that_another_transaction_submits_does_not_stop_the_others(
+    library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("supervisor.commands.ingest.STATEMENT_TIMEOUT", "200ms")
+    for name in ("1.txt", "2.txt", "3.txt"):
+        (folder / name).write_text(f"words of {name}")
+    found, _ = find_files([folder / name for name in ("1.txt", "2.txt", "3.txt")], 1000)
+    reports: list[FileReport] = []
+    with psycopg.connect(library.url) as other:
+        submit(other, "2.txt", b"words of 2.txt", objects=library.objects)
+        submitted, trouble = _submit_all(library.db, library.objects, found, "default", reports)
+    assert trouble is None
+    assert [Path(report.file).name for report in submitted] == ["1.txt", "3.txt"]
+    assert [(Path(report.file).name, report.status, report.message) for report in reports] == [
+        ("2.txt", "REFUSED", BUSY)
+    ]
+
+
+def test_a_store_that_fails_in_the_middle_leaves_the_rest_and_tells_of_what_was_submitted(
+    library: Library, folder: Path
+) -> None:
+    class Breaking(Objects):
+        """The real store, whose folder becomes a file after the first object."""
+
+        def put(self, key: str, content: bytes | Path) -> None:
+            super().put(key, content)
+            place = library.folder / "objects" / "documents"
+            place.rename(place.with_name("gone"))
+            place.write_bytes(b"")
+
+    for name in ("1.txt", "2.txt", "3.txt"):
+        (folder / name).write_text(f"words of {name}")
+    found, _ = find_files([folder / name for name in ("1.txt", "2.txt", "3.txt")], 1000)
+    submitted, trouble = _submit_all(library.db, Breaking(library.store_url), found, "default", [])
+    assert [Path(report.file).name for report in submitted] == ["1.txt"]
+    assert trouble is not None
+    assert "2 files were not submitted, the first is" in trouble
+    assert trouble.endswith("2.txt")
+
+
+def test_a_document_that_another_transaction_holds_does_not_stop_a_reindex_of_all(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("supervisor.commands.ingest.STATEMENT_TIMEOUT", "200ms")
+    given = [library.submit(f"{number}.txt", b"words %d" % number) for number in range(3)]
+    library.db.execute("UPDATE background_jobs SET status = 'succeeded'")
+    reports: list[FileReport] = []
+    with psycopg.connect(library.url) as other:
+        submit(other, "1.txt", b"words 1", objects=library.objects)
+        submitted = list(_reindex_all(library.db, None, None, Beginning.PARSE, reports))
+    assert {report.document_id for report in submitted} == {given[0].document_id, given[2].document_id}
+    assert [(report.document_id, report.message) for report in reports] == [(given[1].document_id, BUSY)]

@@ -1,15 +1,20 @@
 """Deleting, and what cleans up: the store holds what the rows say, and never less."""
 
 import os
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import asyncpg
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from jobs import cancel
+from jobs.app import Tick
 from jobs.documents.cleanup import cleanup_partial_index, sweep
 from jobs.documents.delete import delete
 from jobs.documents.errors import DocumentError
@@ -71,6 +76,31 @@ def test_nothing_is_deleted_while_a_job_runs(library: Library) -> None:
     library.delete(given.document_id)
     wait_for(lambda: rows(library, given.document_id) == 0, "the row gone")
     assert library.stored() == []
+
+
+def test_a_deletion_that_meets_a_claim_gives_way_to_what_writes_the_index(library: Library) -> None:
+    given = library.submit("a.txt", b"words")
+    refused: list[DocumentError] = []
+
+    def deleting() -> None:
+        with psycopg.connect(library.url) as other, pytest.raises(DocumentError, match="is being worked on") as raised:
+            delete(other, given.document_id)
+        refused.append(raised.value)
+
+    with psycopg.connect(library.url) as indexing, psycopg.connect(library.url) as claiming:
+        claiming.execute("UPDATE background_jobs SET status = 'running' WHERE id = %s", [given.job_id])
+        thread = threading.Thread(target=deleting)
+        thread.start()
+        while not library.db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall():
+            assert thread.is_alive()
+        indexing.execute(
+            "INSERT INTO background_document_chunks (document_id, position, text) VALUES (%s, 0, 'words')",
+            [given.document_id],
+        )
+        claiming.commit()
+        thread.join(5)
+        assert refused
+    library.db.execute("UPDATE background_jobs SET status = 'queued' WHERE id = %s", [given.job_id])
 
 
 def test_a_job_that_waits_is_cancelled_with_its_document(library: Library) -> None:
@@ -150,10 +180,54 @@ def test_the_sweep_removes_what_no_document_knows_once_it_is_a_day_old(
     for path in Path(library.folder / "objects").rglob("*"):
         if path.is_file() and young not in str(path):
             os.utime(path, (before, before))
-    from jobs.app import Tick
-
     sweep(Tick.model_validate({"schedule": "sweep", "occurrence": "2020-01-01T00:00:00Z"}))
     assert library.stored() == sorted([*known, young, "documents/notes/of-others"])
+
+
+def test_the_sweep_of_an_empty_database_removes_nothing(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", library.url)
+    monkeypatch.setenv("OBJECT_STORE_URL", library.store_url)
+    of_another = original_key(uuid4())
+    library.objects.put(of_another, b"x")
+    before = time.time() - 2 * 86_400
+    os.utime(library.folder / "objects" / of_another, (before, before))
+    sweep(Tick.model_validate({"schedule": "sweep", "occurrence": "2020-01-01T00:00:00Z"}))
+    assert library.stored() == [of_another]
+
+
+def test_the_sweep_removes_what_was_killed_while_it_was_stored(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", library.url)
+    monkeypatch.setenv("OBJECT_STORE_URL", library.store_url)
+    library.submit("a.txt", b"words")
+    large = library.folder / "large.txt"
+    with large.open("wb") as file:
+        file.truncate(200 << 20)
+    code = (
+        "import sys; from pathlib import Path; from jobs.documents.objects import Objects; "
+        "Objects().put(sys.argv[1], Path(sys.argv[2]))"
+    )
+
+    def killed(key: str) -> Path:
+        with subprocess.Popen([sys.executable, "-c", code, key, large]) as storing:
+            begun = library.folder / "objects" / f"{key}#1"
+            wait_for(lambda: begun.exists() or storing.poll() is not None, "a file that is being stored")
+            storing.kill()
+        assert begun.exists(), "it was killed too late"
+        return begun
+
+    old, young = killed(original_key(uuid4())), killed(original_key(uuid4()))
+    of_others = library.folder / "objects" / "documents" / "notes" / "a#1"
+    of_others.parent.mkdir()
+    of_others.write_bytes(b"x")
+    before = time.time() - 2 * 86_400
+    for path in (old, of_others):
+        os.utime(path, (before, before))
+    sweep(Tick.model_validate({"schedule": "sweep", "occurrence": "2020-01-01T00:00:00Z"}))
+    assert (old.exists(), old.parent.exists()) == (False, False)
+    assert young.exists()
+    assert of_others.exists()
 
 
 def test_a_search_does_not_see_a_document_that_is_being_deleted(library: Library) -> None:

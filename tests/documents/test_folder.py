@@ -2,14 +2,17 @@
 
 import logging
 import os
+import secrets
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from jobs.documents.folder import Watch
-from jobs.documents.submit import Submission
+from jobs.documents.submit import Submission, submit
 from jobs.failpoints import Failpoint
 from supervisor.testing.waiting import wait_for
 from tests.documents.conftest import Library
@@ -201,3 +204,45 @@ def test_names_of_any_bytes_are_kept_apart(library: Library, folder: Path) -> No
     look(library, folder)
     assert library.db.execute("SELECT count(*) FROM background_document_files").fetchone() == (3,)
     assert library.db.execute("SELECT count(*) FROM background_documents").fetchone() == (3,)
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a file system that keeps any time")
+def test_files_of_any_time_are_ingested_once(library: Library) -> None:
+    with TemporaryDirectory(dir="/dev/shm") as given:
+        folder = Path(given)
+        for number, seconds in enumerate((-(2**40), -1, 2**33, 2**34, 2**40)):
+            path = folder / f"{number}.txt"
+            path.write_text(f"words {number}")
+            os.utime(path, ns=(0, seconds * 10**9))
+        for _ in range(2):
+            Watch(library.db, library.objects, folder).look()
+            assert len(library.db.execute("SELECT 1 FROM background_documents").fetchall()) == 5
+
+
+def test_a_path_that_no_index_takes_is_left_out_and_the_others_are_ingested(library: Library, folder: Path) -> None:
+    deep = folder
+    for _ in range(14):
+        deep = deep / secrets.token_hex(120)
+        deep.mkdir()
+    for path in (deep / "a.txt", folder / "b.txt"):
+        path.write_text("words of " + path.name)
+        os.utime(path, (1e9, 1e9))
+    look(library, folder)
+    assert library.db.execute("SELECT filename FROM background_documents").fetchall() == [("b.txt",)]
+    assert len(library.stored()) == 1
+
+
+def test_a_file_that_another_transaction_submits_is_left_to_the_next_look(
+    library: Library, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.documents.folder.LOCK_TIMEOUT", "200ms")
+    for name in ("1.txt", "2.txt", "3.txt"):
+        write(folder / name, f"words of {name}")
+    with psycopg.connect(library.url) as other:
+        library.db.execute("SET statement_timeout = '10s'")  # a look that waits for it would wait for ever
+        submit(other, "2.txt", b"words of 2.txt", objects=library.objects, collection="inbox")
+        look(library, folder)
+        assert set(documents(library)) == {"1.txt", "3.txt"}
+        other.rollback()
+    look(library, folder)
+    assert set(documents(library)) == {"1.txt", "2.txt", "3.txt"}

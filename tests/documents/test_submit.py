@@ -1,5 +1,6 @@
 """Submitting: one document for the same content, one job that works on it, all in the caller's transaction."""
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -7,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -21,6 +23,7 @@ from jobs.documents.keys import original_key
 from jobs.documents.objects import Objects, StoreError
 from jobs.documents.submit import Submission, base_name, submit
 from scripts import samples
+from supervisor.testing.waiting import wait_for
 from tests.documents.conftest import Connection, Library
 
 ROOT = Path(__file__).parent.parent.parent
@@ -116,7 +119,8 @@ def test_many_submitters_of_the_same_files_make_one_document_and_one_job_of_each
     def submit_all() -> None:
         with psycopg.connect(library.url, autocommit=True) as db:
             for number in range(10):
-                submit(db, "a.txt", b"words %d" % number, objects=library.objects)
+                with db.transaction():
+                    submit(db, "a.txt", b"words %d" % number, objects=library.objects)
 
     with ThreadPoolExecutor(8) as threads:
         for submitting in [threads.submit(submit_all) for _ in range(8)]:
@@ -311,3 +315,99 @@ def test_a_document_that_does_not_exist_is_not_shown(library: Library) -> None:
     from jobs.documents.reports import show_documents
 
     assert show_documents(library.db, [uuid4()]) == []
+
+
+@pytest.mark.parametrize("state", ["queued", "retried"])
+def test_a_submitter_who_keeps_the_transaction_open_holds_up_no_job(library: Library, state: str) -> None:
+    first = library.submit("a.txt", b"words of one")
+    if state == "retried":
+        end_job(library.db, first.job_id, "dead")
+    with psycopg.connect(library.url) as again, psycopg.connect(library.url) as other:
+        given: list[Submission] = []
+        if state == "retried":
+            submit(again, "b.txt", b"words of one", objects=library.objects)
+        thread = threading.Thread(
+            target=lambda: given.append(submit(other, "c.txt", b"words of one", objects=library.objects))
+        )
+        thread.start()
+        while (
+            state == "retried"
+            and not library.db.execute("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'").fetchall()
+        ):
+            assert thread.is_alive()
+        again.commit()
+        thread.join()
+        assert not given[0].is_queued
+        library.start()
+        second = library.submit("d.txt", b"words of two")
+        assert [row.status for row in library.settled(given[0], second, seconds=20)] == ["READY", "READY"]
+
+
+def test_a_document_is_not_deleted_before_who_submitted_it_again_has_committed(library: Library) -> None:
+    first = library.submit("a.txt", b"words")
+    end_job(library.db, first.job_id, "succeeded")
+    with psycopg.connect(library.url) as other:
+        assert submit(other, "a.txt", b"words", objects=library.objects).document_id == first.document_id
+        library.db.execute("SET lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            library.delete(first.document_id)
+    library.delete(first.document_id)
+
+
+@pytest.mark.parametrize("wrong", [{"organization_id": "x" * 501}, {"priority": 7}])
+def test_what_no_job_may_have_is_refused_before_anything_is_written(library: Library, wrong: Any) -> None:
+    with psycopg.connect(library.url) as db:
+        with pytest.raises((TypeError, ValueError)):
+            submit(db, "a.txt", b"words", objects=library.objects, **wrong)
+        db.commit()  # whoever catches it may have more to write
+    assert counts(library.db) == (0, 0)
+    assert library.stored() == []
+
+
+def test_a_submission_that_ends_half_way_without_a_transaction_can_be_repeated(library: Library) -> None:
+    library.db.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$; "
+        "CREATE TRIGGER refuse BEFORE INSERT ON background_jobs EXECUTE FUNCTION refuse()"
+    )
+    with pytest.raises(psycopg.errors.RaiseException):
+        submit(library.db, "a.txt", b"words", objects=library.objects)
+    library.db.execute("DROP TRIGGER refuse ON background_jobs")
+    given = library.submit("a.txt", b"words")
+    assert given.is_queued
+    library.start()
+    (row,) = library.settled(given)
+    assert (row.status, row.message) == ("READY", None)
+
+
+def test_a_job_that_is_seen_before_its_document_has_it_is_tried_again(library: Library) -> None:
+    given = library.submit("a.txt", b"words")
+    library.db.execute("UPDATE background_documents SET job_id = NULL")
+    library.start(WORKER_RETRY_DELAY_SECONDS="1")
+    wait_for(lambda: library.verdicts(given.job_id) == ["failed"], "an attempt that found no owner")
+    library.db.execute("UPDATE background_documents SET job_id = %s", [given.job_id])
+    assert [row.status for row in library.settled(given)] == ["READY"]
+
+
+async def test_a_submission_that_is_cancelled_while_its_file_is_stored_leaves_nothing(library: Library) -> None:
+    is_storing, go_on, is_stored = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Objects):
+        """The real store, which takes a file only when it may."""
+
+        def put(self, key: str, content: bytes | Path) -> None:
+            is_storing.set()
+            go_on.wait(10)
+            super().put(key, content)
+            is_stored.set()
+
+    async with await psycopg.AsyncConnection.connect(library.url) as db:
+        submitting = asyncio.create_task(submit(db, "a.txt", b"words", objects=Slow(library.store_url)))
+        await asyncio.to_thread(is_storing.wait, 10)
+        submitting.cancel()
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(0.1, go_on.set)
+        with pytest.raises(asyncio.CancelledError):
+            await submitting
+    assert await asyncio.to_thread(is_stored.wait, 10)
+    assert library.stored() == []
+    assert counts(library.db) == (0, 0)

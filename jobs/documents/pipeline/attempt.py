@@ -13,7 +13,7 @@ from uuid import UUID
 from jobs.app import JobContext
 from jobs.context import LeaseLost
 from jobs.documents.database import connected
-from jobs.documents.errors import UnreadableDocument
+from jobs.documents.errors import DocumentError, UnreadableDocument
 from jobs.documents.keys import edition_of, edition_prefix, original_key, snapshot_key
 from jobs.documents.objects import ObjectMissing, Objects
 from jobs.sql import statement
@@ -40,12 +40,17 @@ class Attempt:
     """
 
     def __init__(self, document_id: UUID, job: JobContext) -> None:
-        """Raises `PermanentError` for a document that does not exist or belongs to another job."""
+        """Raises `PermanentError` for a document that does not exist or belongs to another job.
+
+        `DocumentError`, and a later attempt may do, where it belongs to none yet: submitted without a transaction.
+        """
         with connected(CLIENT) as db:
             row = db.execute(statement("find_document"), {"document_id": document_id}).fetchone()
         if row is None:
             raise PermanentError(f"document {document_id} does not exist")
         self.filename, self.sha256, self.size, owner, self.earlier_edition = row
+        if owner is None:
+            raise DocumentError(f"document {document_id} has not been given job {job.job_id} yet")
         if owner != job.job_id:
             raise PermanentError(
                 f"document {document_id} belongs to job {owner}; submit its file again to have it read anew"
