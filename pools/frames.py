@@ -131,7 +131,7 @@ F = TypeVar("F", bound=_Frame)
 
 
 class Ready(_Frame):
-    """The template serves. Its sizes are in MiB: what it can write to, what it has, and what of it is in no file.
+    """The template serves. Its sizes are in MiB: what it can write to, and what it has.
 
     `forks_twice` says why, where one fork does not suffice.
     """
@@ -139,7 +139,6 @@ class Ready(_Frame):
     frame: Literal["ready"] = "ready"
     data_mb: float
     rss_mb: float
-    shared_mb: float
     forks_twice: str = ""
 
 

@@ -263,7 +263,7 @@ class IngestPool:
             await asyncio.gather(running, return_exceptions=True)
             raise
         finally:
-            self._fresh_mb = max(self._fresh_mb, life.child.baseline.exact / 1024)
+            self._fresh_mb = max(self._fresh_mb, life.child.baseline.held / 1024)
             self._when_gone(execution, newborn.mark, held_mb)
 
     def _when_gone(self, execution: Execution, mark: int, held_mb: int) -> None:

@@ -84,8 +84,9 @@ class Life:
                     return why
                 child.baseline = await house.threads.run(Baseline.of, child.pid)
             if child.leaf is not None:
-                # Above the limit of each process, so that one which meets its own gets a MemoryError with a stack.
-                beyond_mb = child.baseline.exact // 1024 + ERROR_PATH_MB
+                # Above the limit of each process, so that one which meets its own gets a MemoryError with a stack; and
+                # above what it copies of the template's pages.
+                beyond_mb = child.baseline.held // 1024 + ERROR_PATH_MB
                 await house.threads.run(child.leaf.limit_memory, child.limit_mb + beyond_mb)
         except OSError as error:
             return f"{error.strerror} ({error.filename}), preparing a child"

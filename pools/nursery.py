@@ -100,7 +100,7 @@ class Nursery:
             newborn.leaf = house.leaves.make(newborn.scratch.path.name, house.options.threads)
             newborn.leaf.add(newborn.pid)
         if house.options.start_method is StartMethod.FORK:
-            newborn.baseline = Baseline.of(newborn.pid, self._share_kb(newborn))
+            newborn.baseline = Baseline.of(newborn.pid)
 
     def _setup(self, newborn: Newborn, limit_mb: int) -> Setup:
         house, options = self._house, self._house.options
@@ -118,12 +118,6 @@ class Nursery:
             processes=0 if house.user is None else options.processes * house.slots,
             shm_mb=limit_mb if house.has_own_shm else 0,
         )
-
-    def _share_kb(self, newborn: Newborn) -> int:
-        """Its part of the template's pages, all of which it has in common with all that were forked from there."""
-        ready = self._house.spawner.ready
-        assert ready is not None
-        return int(ready.shared_mb * 1024) // (1 + self._house.roster.forked_from(newborn.template))
 
     async def _result(self, making: asyncio.Task[Newborn]) -> Newborn:
         """Shielded: also where nobody wants it any more, a child is owned until it is reaped."""

@@ -61,7 +61,6 @@ class OwnedChild:
     on_exit: Callable[[], None] | None = None
     intent_at_exit: Intent | None = None  # whatever is asked for after the exit came too late to be its cause
     frames: FrameReader = field(default_factory=FrameReader)
-    template: int | None = None  # whose pages it shares
     baseline: Baseline = field(default_factory=Baseline)
     last_mb: float | None = None
     peak_mb: float | None = None
@@ -87,7 +86,7 @@ class OwnedChild:
         newborn.hand_over()
         output = Output(f"job {job.id} attempt {job.attempt}", job_id=job.id, attempt=job.attempt)
         child = cls(execution, Tree(newborn.pid, newborn.mark), limit_mb, newborn.pidfd, newborn.gate, output)
-        child.template, child.baseline = newborn.template, newborn.baseline
+        child.baseline = newborn.baseline
         child.scratch, child.leaf = newborn.scratch, newborn.leaf
         child._frame_intake = Intake(newborn.frames_fd, child._take_frames, FRAMES)
         child._output_intake = Intake(newborn.output_fd, output.take)
