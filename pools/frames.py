@@ -246,7 +246,7 @@ class FrameReader:
         self.broken: str | None = None
         self.at_gate = False
         self.count = 0
-        self._has_started = False
+        self.has_started = False
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Progress | None:
@@ -277,8 +277,8 @@ class FrameReader:
             elif isinstance(frame, AtGate):
                 self.at_gate = True
             elif isinstance(frame, Starting):
-                self._has_started = True
-            elif isinstance(frame, Unborn) and self._has_started:
+                self.has_started = True
+            elif isinstance(frame, Unborn) and self.has_started:
                 self._break("it said that its handler never ran, after that had begun")
                 break
             else:

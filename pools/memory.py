@@ -11,9 +11,9 @@ process by itself and not for shared memory, so the tree is also measured:
              alone, what is private is exact already.
     files    what is open in memory (see `pools.open_files`): it need not be mapped anywhere.
 
-What a child has at its gate is the template's, and nobody knows later how much of it the tree still shares with others:
-that depends on how many children there are, and on who has copied what. So as much as that is taken off an exact reading
-as well, once. A tree of several processes that shares it with others is thus forgiven as much as the others hold of it.
+What a child has at its gate is the template's, and nobody knows later how much of it the tree still shares with
+others: that depends on how many children there are, and on who has copied what. So as much as that is taken off an
+exact reading as well, once. A tree of several processes is thus forgiven as much as others hold of what they share.
 Admission holds that much for each child (`IngestPool.share_mb`), for the pages that it copies by writing to them.
 
 The larger of shared mappings and such files counts, since most files are mapped as well. So a job that has as much of

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobs.outcome import Succeeded
+from jobs.outcome import Succeeded, Verdict
+from pools import life
+from pools.execution import Intent
 from pools.newborn import Newborn
 from tests.pools.kitchen import Kitchen, is_dead, job_processes, open_kitchen, result_of, until
 
@@ -136,3 +138,33 @@ async def test_a_job_with_a_limit_of_its_own_does_not_take_it() -> None:
         newborn = await expected(kitchen)
         assert (await kitchen.cook("ok", kind="feast")).process.pid != newborn.pid
         assert (await kitchen.cook("ok")).process.pid == newborn.pid
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+async def test_one_that_was_stopped_before_it_could_begin_with_its_job_costs_the_job_nothing(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life, "GATE_SECONDS", 0.5)
+    async with open_kitchen() as kitchen:
+        newborn = await expected(kitchen)
+        os.kill(newborn.pid, signal.SIGSTOP)
+        running = asyncio.create_task(kitchen.cook("ok"))
+        await until(lambda: any(child.gate_opened for child in kitchen.pool._roster.children.values()))
+        os.kill(newborn.pid, number)
+        report = await asyncio.wait_for(running, 5)
+        assert report.process.pid == newborn.pid
+        assert report.outcome.verdict is Verdict.SPAWN_FAILED
+
+
+async def test_one_that_was_stopped_is_not_charged_for_its_deadline_either() -> None:
+    async with open_kitchen() as kitchen:
+        newborn = await expected(kitchen)
+        os.kill(newborn.pid, signal.SIGSTOP)
+        assert (await kitchen.cook("ok", seconds=0.5)).outcome.verdict is Verdict.SPAWN_FAILED
+        newborn = await expected(kitchen)
+        os.kill(newborn.pid, signal.SIGSTOP)
+        execution = kitchen.order("ok")
+        running = asyncio.create_task(kitchen.pool.run(execution))
+        await until(lambda: any(child.gate_opened for child in kitchen.pool._roster.children.values()))
+        execution.stop(Intent.CANCEL)
+        assert (await running).outcome.verdict is Verdict.CANCELLED
