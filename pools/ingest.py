@@ -225,8 +225,8 @@ class IngestPool:
                 lingering.cancel()
         if self._roster.children:
             log.error("children %s survive SIGKILL; leaving them behind", list(self._roster.children))
-        await self._nursery.stop()
-        await self._spawner.stop()
+        # Together: with its template gone, a birth is over at once.
+        await asyncio.gather(self._nursery.stop(), self._spawner.stop())
         await self._watch.look_around()
         await self._watch.look_around()  # the next look reaps what the one before has killed
         await self._watch.stop()

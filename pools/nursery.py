@@ -77,18 +77,23 @@ class Nursery:
         finally:
             roster.births.discard(mark)
         try:
+            await self._prepare(newborn, limit_mb)
+        except BaseException:
+            self._end_soon(newborn)
+            raise
+        return newborn
+
+    async def _prepare(self, newborn: Newborn, limit_mb: int) -> None:
+        try:
             await self._house.threads.run(self._furnish, newborn)
             async with asyncio.timeout(SETUP_SECONDS):
                 await asyncio.get_running_loop().sock_sendall(newborn.gate, pack(self._setup(newborn, limit_mb)))
         except TimeoutError:
-            self._end_soon(newborn)
             raise SpawnFailed("the child did not take its setup") from None
         except (BrokenPipeError, ConnectionResetError):
             pass  # it is dead, and its owner will say how it came to be
         except OSError as error:
-            self._end_soon(newborn)
             raise SpawnFailed(f"{error.strerror} ({error.filename}), preparing a child") from error
-        return newborn
 
     def _furnish(self, newborn: Newborn) -> None:
         """In a thread. The child keeps what was made, also where a later step fails."""

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from jobs.outcome import Succeeded, Verdict
-from pools import life
+from pools import life, spawner
 from pools.execution import Intent
 from pools.newborn import Newborn
+from pools.template_hold import SpawnFailed
 from tests.pools.kitchen import Kitchen, is_dead, job_processes, open_kitchen, result_of, until
 
 
@@ -168,3 +169,46 @@ async def test_one_that_was_stopped_is_not_charged_for_its_deadline_either() -> 
         await until(lambda: any(child.gate_opened for child in kitchen.pool._roster.children.values()))
         execution.stop(Intent.CANCEL)
         assert (await running).outcome.verdict is Verdict.CANCELLED
+
+
+async def test_one_that_cannot_be_prepared_for_whatever_reason_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_kitchen() as kitchen:
+        nursery = kitchen.pool._nursery
+
+        def fault(newborn: Newborn) -> None:
+            raise RuntimeError("of ours")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(nursery, "_furnish", fault)
+            with pytest.raises(RuntimeError, match="of ours"):
+                await kitchen.cook("ok")
+            kitchen.pool.expect_more()
+            with pytest.raises(RuntimeError, match="of ours"):
+                await kitchen.cook("ok")
+        await until(lambda: job_processes(kitchen.pool._spawner.pid) == [])
+        await until(lambda: not kitchen.pool._roster.newborns and not kitchen.pool._roster.marks.in_use)
+        assert (await kitchen.cook("ok")).outcome == Succeeded(None)
+
+
+async def test_a_pool_that_stops_while_its_template_hangs_does_not_wait_for_the_child_it_asked_for() -> None:
+    async with open_kitchen() as kitchen:
+        assert (template := kitchen.pool._spawner.pid) is not None
+        os.kill(template, signal.SIGSTOP)
+        kitchen.pool.expect_more()
+        await until(lambda: kitchen.pool._spawner.is_busy)
+        await asyncio.wait_for(kitchen.pool.stop(), 3)
+
+
+async def test_a_pool_that_stops_while_it_has_no_template_does_not_wait_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_kitchen() as kitchen:
+        assert (template := kitchen.pool._spawner.pid) is not None
+        monkeypatch.setattr(spawner, "backoff_seconds", lambda failures: 60.0)
+        os.kill(template, signal.SIGKILL)
+        await until(lambda: not kitchen.pool.template_up)
+        birth = asyncio.create_task(kitchen.pool._nursery.take(kitchen.pool.memory_mb))
+        await asyncio.sleep(0)
+        await asyncio.wait_for(kitchen.pool._spawner.stop(), 3)
+        with pytest.raises(SpawnFailed, match="the worker ends"):
+            await asyncio.wait_for(birth, 3)
