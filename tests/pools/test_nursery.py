@@ -192,7 +192,8 @@ async def test_one_that_cannot_be_prepared_for_whatever_reason_is_ended(monkeypa
 
 async def test_a_pool_that_stops_while_its_template_hangs_does_not_wait_for_the_child_it_asked_for() -> None:
     async with open_kitchen() as kitchen:
-        assert (template := kitchen.pool._spawner.pid) is not None
+        template = kitchen.pool._spawner.pid
+        assert template is not None
         os.kill(template, signal.SIGSTOP)
         kitchen.pool.expect_more()
         await until(lambda: kitchen.pool._spawner.is_busy)
@@ -203,7 +204,8 @@ async def test_a_pool_that_stops_while_it_has_no_template_does_not_wait_for_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with open_kitchen() as kitchen:
-        assert (template := kitchen.pool._spawner.pid) is not None
+        template = kitchen.pool._spawner.pid
+        assert template is not None
         monkeypatch.setattr(spawner, "backoff_seconds", lambda failures: 60.0)
         os.kill(template, signal.SIGKILL)
         await until(lambda: not kitchen.pool.template_up)
