@@ -97,7 +97,7 @@ def _judge(evidence: ChildEvidence) -> Judgement:
     if isinstance(evidence.frame, Success):
         return _success(evidence, evidence.frame)
     if not evidence.has_started and evidence.frame is None and evidence.intent not in _ASKED_FOR:
-        how = "was stopped or hung" if evidence.intent or evidence.status is None else _how(evidence)
+        how = f"was ended by us ({evidence.intent})" if evidence.intent is not None else _how(evidence)
         why = f"its child {how} before it began with the job"
         return Judgement(Returned(Verdict.SPAWN_FAILED, why, SPAWN_RETRY), why)
     if evidence.intent is not None:
@@ -224,6 +224,8 @@ def _sigkill(evidence: ChildEvidence) -> Judgement:
 
 def _how(evidence: ChildEvidence) -> str:
     number = evidence.signal
+    if evidence.status is None:
+        return "ended, nobody knows how,"
     if number is None:
         return f"exited with code {evidence.exit_code}"
     return f"ended by {signal_name(number)}"
