@@ -24,11 +24,13 @@ class ChildEvidence:
     `status` is the raw wait status, or None where another waiter took it. `before` and `after` enclose the death;
     `unexplained_kills` counts our children that died in between by a SIGKILL that we did not send, this one included.
     `stacks` is what the child's threads did at its deadline. `over` says which limit other than memory was passed.
+    `has_started` is false where the child never told that the handler begins, which no handler can prevent.
     `survives` is a child that even SIGKILL has not ended, `leftovers` says so of the rest of its tree.
     `cgroup_peak_mb` includes the page cache.
     """
 
     intent: Intent | None = None
+    has_started: bool = True
     frame: LastFrame | None = None
     broken_frame: str | None = None
     status: int | None = None

@@ -23,6 +23,7 @@ class Intent(StrEnum):
     SHUTDOWN = "shutdown"
     LEASE_LOST = "lease_lost"
     PAUSED = "paused"  # before it had started; what runs finishes
+    UNSTARTED = "unstarted"  # its child took the job and does nothing
     PROCESSES = "processes"
     SCRATCH = "scratch"
 

@@ -111,12 +111,21 @@ def _checked(result: int) -> None:
 
 
 def _with_handlers() -> Iterator[str]:
-    """The names of loaded libraries that register at-fork handlers which may matter."""
-    mapped = (line.split(maxsplit=5) for line in slurp("/proc/self/maps").splitlines())
-    for path in sorted({fields[5] for fields in mapped if len(fields) == 6 and ".so" in fields[5]}):
-        library = Path(path)
+    """The names of what is loaded, the program itself included, and registers at-fork handlers which may matter."""
+    for library in sorted(_loaded(slurp("/proc/self/maps"))):
         if not any(name in library.name for name in _HARMLESS) and _mentions(library, _REGISTERS_HANDLERS):
             yield library.name
+
+
+def _loaded(maps_text: str) -> set[Path]:
+    """Files with code: a library may have any name, and a program may hold its libraries in itself."""
+    found = set()
+    for line in maps_text.splitlines():
+        _, access, _, _, _, *named = line.split(maxsplit=5)
+        path = named[0] if named else ""
+        if path.startswith("/") and not path.startswith("/memfd:") and ("x" in access or ".so" in path):
+            found.add(Path(path))
+    return found
 
 
 def _mentions(path: Path, text: bytes) -> bool:

@@ -131,7 +131,7 @@ F = TypeVar("F", bound=_Frame)
 
 
 class Ready(_Frame):
-    """The template serves. Its sizes are in MiB: what it can write to, what it has, and what of it is in no file.
+    """The template serves. Its sizes are in MiB: what it can write to, and what it has.
 
     `forks_twice` says why, where one fork does not suffice.
     """
@@ -139,7 +139,6 @@ class Ready(_Frame):
     frame: Literal["ready"] = "ready"
     data_mb: float
     rss_mb: float
-    shared_mb: float
     forks_twice: str = ""
 
 
@@ -247,7 +246,7 @@ class FrameReader:
         self.broken: str | None = None
         self.at_gate = False
         self.count = 0
-        self._has_started = False
+        self.has_started = False
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Progress | None:
@@ -278,8 +277,8 @@ class FrameReader:
             elif isinstance(frame, AtGate):
                 self.at_gate = True
             elif isinstance(frame, Starting):
-                self._has_started = True
-            elif isinstance(frame, Unborn) and self._has_started:
+                self.has_started = True
+            elif isinstance(frame, Unborn) and self.has_started:
                 self._break("it said that its handler never ran, after that had begun")
                 break
             else:

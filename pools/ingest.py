@@ -225,8 +225,8 @@ class IngestPool:
                 lingering.cancel()
         if self._roster.children:
             log.error("children %s survive SIGKILL; leaving them behind", list(self._roster.children))
-        await self._nursery.stop()
-        await self._spawner.stop()
+        # Together: with its template gone, a birth is over at once.
+        await asyncio.gather(self._nursery.stop(), self._spawner.stop())
         await self._watch.look_around()
         await self._watch.look_around()  # the next look reaps what the one before has killed
         await self._watch.stop()
@@ -263,7 +263,7 @@ class IngestPool:
             await asyncio.gather(running, return_exceptions=True)
             raise
         finally:
-            self._fresh_mb = max(self._fresh_mb, life.child.baseline.exact / 1024)
+            self._fresh_mb = max(self._fresh_mb, life.child.baseline.held / 1024)
             self._when_gone(execution, newborn.mark, held_mb)
 
     def _when_gone(self, execution: Execution, mark: int, held_mb: int) -> None:

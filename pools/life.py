@@ -26,7 +26,7 @@ from pools.leftovers import KILL_SECONDS, Remains, Tree, stats
 from pools.memory import ERROR_PATH_MB, Baseline, Gauge
 from pools.newborn import Newborn
 from pools.options import StartMethod
-from pools.ownership import OwnedChild, Watched
+from pools.ownership import GATE_SECONDS, OwnedChild, Watched
 from pools.template_hold import SpawnFailed
 from pools.verdict import classify
 
@@ -84,8 +84,9 @@ class Life:
                     return why
                 child.baseline = await house.threads.run(Baseline.of, child.pid)
             if child.leaf is not None:
-                # Above the limit of each process, so that one which meets its own gets a MemoryError with a stack.
-                beyond_mb = child.baseline.exact // 1024 + ERROR_PATH_MB
+                # Above the limit of each process, so that one which meets its own gets a MemoryError with a stack; and
+                # above what it copies of the template's pages.
+                beyond_mb = child.baseline.held // 1024 + ERROR_PATH_MB
                 await house.threads.run(child.leaf.limit_memory, child.limit_mb + beyond_mb)
         except OSError as error:
             return f"{error.strerror} ({error.filename}), preparing a child"
@@ -111,7 +112,12 @@ class Life:
             if not over.done():
                 over.set_result(None)
 
+        def expect_start() -> None:
+            if not child.frames.has_started:
+                execution.stop(Intent.UNSTARTED)
+
         deadline = loop.call_later(execution.job.timeout.total_seconds(), execution.stop, Intent.DEADLINE)
+        start = loop.call_later(GATE_SECONDS, expect_start)
         child.on_exit = end
         execution.on_stop(end)
         if child.exited.is_set():
@@ -120,6 +126,7 @@ class Life:
             await over
         finally:
             deadline.cancel()
+            start.cancel()
         if not child.exited.is_set() and execution.intent is Intent.DEADLINE:
             await child.dump_stacks()
 

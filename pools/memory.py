@@ -7,8 +7,14 @@ process by itself and not for shared memory, so the tree is also measured:
     cheap    RssAnon + RssShmem + VmSwap + VmPTE of every process, from /proc/PID/status. Never too low, but a page that
              two processes share counts for each.
     exact    Pss_Anon + Pss_Shmem + SwapPss, from smaps_rollup: the kernel walks every page table, some 10 ms a GiB.
-             Plus VmPTE: the page tables themselves, of which a job can have many for little memory.
+             Plus VmPTE: the page tables themselves, of which a job can have many for little memory. Of one process
+             alone, what is private is exact already.
     files    what is open in memory (see `pools.open_files`): it need not be mapped anywhere.
+
+What a child has at its gate is the template's, and nobody knows later how much of it the tree still shares with
+others: that depends on how many children there are, and on who has copied what. So as much as that is taken off an
+exact reading as well, once. A tree of several processes is thus forgiven as much as others hold of what they share.
+Admission holds that much for each child (`IngestPool.share_mb`), for the pages that it copies by writing to them.
 
 The larger of shared mappings and such files counts, since most files are mapped as well. So a job that has as much of
 the one as of the other can come to twice its limit; only a cgroup leaf is exact there.
@@ -78,22 +84,17 @@ def _data_bytes() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a child has from the template at its gate, in KiB: by the cheap reading, by the exact one, at its peak."""
+    """What a child has at its gate, in KiB: now (private memory, shared with the template or not), and at its peak."""
 
-    cheap: int = 0
-    exact: int = 0
+    held: int = 0
     peak: int = 0
 
     @classmethod
-    def of(cls, pid: int, share_kb: int | None = None) -> "Baseline":
-        """Of a child at its gate. `share_kb` is its part of what it has in common with others, where that is known.
-
-        Raises `OSError` where it cannot be read: without it everything would seem to be the job's.
-        """
+    def of(cls, pid: int) -> "Baseline":
+        """Of a child at its gate. Raises `OSError` where it cannot be read: everything would seem to be the job's."""
         sizes = parse_sizes(slurp(f"/proc/{pid}/status"))
-        private, tables = sizes.get("RssAnon", 0) + sizes.get("VmSwap", 0), sizes.get("VmPTE", 0)
-        exact = _exact_kb(pid) if share_kb is None else share_kb
-        return cls(private + tables, exact + tables, sizes.get("VmHWM", 0))
+        held = sum(sizes.get(name, 0) for name in ("RssAnon", "VmSwap", "VmPTE"))
+        return cls(held, sizes.get("VmHWM", 0))
 
 
 @dataclass
@@ -116,7 +117,7 @@ class Gauge:
                 private += its_private
                 shared += its_shared
                 tables += its_tables
-        cheap = max(0, private + tables + max(shared, shm_kb) - self.baseline.cheap) / 1024
+        cheap = max(0, private + tables + max(shared, shm_kb) - self.baseline.held) / 1024
         # One process alone shares no page with itself: its cheap reading is as exact as its limit needs.
         enough = NEAR_LIMIT * self.limit_mb if len(pids) > 1 else self.limit_mb
         if cheap <= enough:
@@ -124,7 +125,7 @@ class Gauge:
         started = self.clock()
         is_over = cheap - self._excess_mb > self.limit_mb
         if started >= (self._exact_at_once if is_over else self._exact_after):
-            exact = self._exact_mb(pids, shm_kb, tables)
+            exact = self._exact_mb(pids, private if len(pids) == 1 else None, shm_kb, tables)
             ended = self.clock()
             self._exact_after = ended + EXACT_SECONDS
             self._exact_at_once = min(self._exact_after, ended + EXACT_SPACING * (ended - started))
@@ -133,8 +134,9 @@ class Gauge:
             return self.limit_mb  # nothing is killed on an estimate: the next look is exact
         return max(0.0, cheap - self._excess_mb)
 
-    def _exact_mb(self, pids: Collection[int], shm_kb: int, tables: int) -> float | None:
-        total, shared = tables, 0
+    def _exact_mb(self, pids: Collection[int], private: int | None, shm_kb: int, tables: int) -> float | None:
+        """None where it cannot be had. `private` is what they have of it, where that is known."""
+        total, shared = tables + (private or 0), 0
         for pid in pids:
             try:
                 sizes = _exact_sizes(pid)
@@ -142,9 +144,10 @@ class Gauge:
                 continue
             except OSError:  # another user's, in a container without CAP_SYS_PTRACE: the cheap reading must do
                 return None
-            total += sizes.get("Pss_Anon", 0) + sizes.get("SwapPss", 0)
+            if private is None:
+                total += sizes.get("Pss_Anon", 0) + sizes.get("SwapPss", 0)
             shared += sizes.get("Pss_Shmem", 0)
-        return max(0, total + max(shared, shm_kb) - self.baseline.exact) / 1024
+        return max(0, total + max(shared, shm_kb) - self.baseline.held) / 1024
 
 
 def _cheap_kb(pid: int) -> tuple[int, int, int]:
@@ -168,12 +171,3 @@ def _of_threads(pid: int, name: str) -> Iterator[str]:
         if thread != str(pid):
             with suppress(FileNotFoundError, ProcessLookupError):
                 yield slurp(f"/proc/{pid}/task/{thread}/{name}")
-
-
-def _exact_kb(pid: int) -> int:
-    """0 where it cannot be read."""
-    try:
-        sizes = _exact_sizes(pid)
-    except OSError:
-        return 0
-    return sum(sizes.get(name, 0) for name in ("Pss_Anon", "Pss_Shmem", "SwapPss"))

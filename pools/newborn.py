@@ -25,7 +25,6 @@ class Newborn:
     gate: socket.socket
     frames_fd: int  # the gate's other name, for whoever reads from it
     output_fd: int
-    template: int | None  # whose pages it shares
     exited: asyncio.Event = field(default_factory=asyncio.Event)
     baseline: Baseline = field(default_factory=Baseline)
     scratch: Scratch | None = None
@@ -47,7 +46,6 @@ class Newborn:
                 ours.callback(os.close, output_fd)
                 theirs.callback(os.close, their_output)
                 pid = await spawner.spawn(mark, their_socket.fileno(), their_output)
-                template = spawner.pid
                 pidfd = os.pidfd_open(pid)
                 ours.callback(os.close, pidfd)
                 frames_fd = os.dup(gate.fileno())
@@ -55,7 +53,7 @@ class Newborn:
                 raise SpawnFailed(f"{error.strerror}, making a child") from error
             gate.setblocking(False)
             ours.pop_all()
-        newborn = cls(mark, pid, pidfd, gate, frames_fd, output_fd, template)
+        newborn = cls(mark, pid, pidfd, gate, frames_fd, output_fd)
         asyncio.get_running_loop().add_reader(pidfd, newborn._has_exited)
         return newborn
 

@@ -77,18 +77,23 @@ class Nursery:
         finally:
             roster.births.discard(mark)
         try:
+            await self._prepare(newborn, limit_mb)
+        except BaseException:
+            self._end_soon(newborn)
+            raise
+        return newborn
+
+    async def _prepare(self, newborn: Newborn, limit_mb: int) -> None:
+        try:
             await self._house.threads.run(self._furnish, newborn)
             async with asyncio.timeout(SETUP_SECONDS):
                 await asyncio.get_running_loop().sock_sendall(newborn.gate, pack(self._setup(newborn, limit_mb)))
         except TimeoutError:
-            self._end_soon(newborn)
             raise SpawnFailed("the child did not take its setup") from None
         except (BrokenPipeError, ConnectionResetError):
             pass  # it is dead, and its owner will say how it came to be
         except OSError as error:
-            self._end_soon(newborn)
             raise SpawnFailed(f"{error.strerror} ({error.filename}), preparing a child") from error
-        return newborn
 
     def _furnish(self, newborn: Newborn) -> None:
         """In a thread. The child keeps what was made, also where a later step fails."""
@@ -100,7 +105,7 @@ class Nursery:
             newborn.leaf = house.leaves.make(newborn.scratch.path.name, house.options.threads)
             newborn.leaf.add(newborn.pid)
         if house.options.start_method is StartMethod.FORK:
-            newborn.baseline = Baseline.of(newborn.pid, self._share_kb(newborn))
+            newborn.baseline = Baseline.of(newborn.pid)
 
     def _setup(self, newborn: Newborn, limit_mb: int) -> Setup:
         house, options = self._house, self._house.options
@@ -118,12 +123,6 @@ class Nursery:
             processes=0 if house.user is None else options.processes * house.slots,
             shm_mb=limit_mb if house.has_own_shm else 0,
         )
-
-    def _share_kb(self, newborn: Newborn) -> int:
-        """Its part of the template's pages, all of which it has in common with all that were forked from there."""
-        ready = self._house.spawner.ready
-        assert ready is not None
-        return int(ready.shared_mb * 1024) // (1 + self._house.roster.forked_from(newborn.template))
 
     async def _result(self, making: asyncio.Task[Newborn]) -> Newborn:
         """Shielded: also where nobody wants it any more, a child is owned until it is reaped."""

@@ -24,7 +24,7 @@ from pools.scratch import Scratch
 from pools.stacks import DUMP_END, DUMP_SIGNAL
 from pools.template_hold import START_SECONDS
 
-GATE_SECONDS = 10.0  # for a child to take its job frame; it does nothing else
+GATE_SECONDS = 10.0  # for a child to take its job frame, and again to begin with it; it does nothing else
 LEADER_SECONDS = 1.0  # for a killed child to be dead, where somebody waits for it
 DUMP_SECONDS = 0.5  # for its stacks at the deadline; a job that is over its time gets no more of it
 
@@ -61,7 +61,6 @@ class OwnedChild:
     on_exit: Callable[[], None] | None = None
     intent_at_exit: Intent | None = None  # whatever is asked for after the exit came too late to be its cause
     frames: FrameReader = field(default_factory=FrameReader)
-    template: int | None = None  # whose pages it shares
     baseline: Baseline = field(default_factory=Baseline)
     last_mb: float | None = None
     peak_mb: float | None = None
@@ -87,7 +86,7 @@ class OwnedChild:
         newborn.hand_over()
         output = Output(f"job {job.id} attempt {job.attempt}", job_id=job.id, attempt=job.attempt)
         child = cls(execution, Tree(newborn.pid, newborn.mark), limit_mb, newborn.pidfd, newborn.gate, output)
-        child.template, child.baseline = newborn.template, newborn.baseline
+        child.baseline = newborn.baseline
         child.scratch, child.leaf = newborn.scratch, newborn.leaf
         child._frame_intake = Intake(newborn.frames_fd, child._take_frames, FRAMES)
         child._output_intake = Intake(newborn.output_fd, output.take)
@@ -189,6 +188,7 @@ class OwnedChild:
             peak_mb = max(peak_mb or 0, (ending.peak_kb - self.baseline.peak) / 1024)
         return ChildEvidence(
             intent=self.intent_at_exit if self.exited.is_set() else self.execution.intent,
+            has_started=self.frames.has_started,
             frame=self.frames.last,
             broken_frame=self.frames.broken,
             status=None if ending is None else ending.status,

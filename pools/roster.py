@@ -25,11 +25,6 @@ class Roster:
         """Children of ours that lead trees of their own."""
         return {*tuple(self.children), *tuple(self.newborns), *self.templates()}
 
-    def forked_from(self, template: int | None) -> int:
-        """How many live children share the pages of this template."""
-        with_a_job = sum(child.template == template for child in tuple(self.children.values()))
-        return with_a_job + sum(newborn.template == template for newborn in tuple(self.newborns.values()))
-
     def spared(self) -> set[int]:
         """Marks of processes that have a reason to live: running jobs, children being born, the template.
 

@@ -50,10 +50,11 @@ class Spawner:
         self._up = asyncio.Event()
         self._sequence = 0
         self._keeper: asyncio.Task[None] | None = None
+        self._is_stopping = False
 
     @property
     def is_up(self) -> bool:
-        return self._up.is_set()
+        return self._up.is_set() and not self._is_stopping
 
     @property
     def pid(self) -> int | None:
@@ -81,12 +82,16 @@ class Spawner:
                 await self._up.wait()
         except TimeoutError:
             raise SpawnFailed(f"there was no template for {WAIT_SECONDS:g} s") from None
+        if self._is_stopping:
+            raise SpawnFailed("the worker ends")
         assert self._template is not None
         self._sequence += 1
         return await self._template.spawn(Spawn(sequence=self._sequence, mark=mark), job_fd, output_fd)
 
     async def stop(self) -> None:
-        """End the template and stop keeping one."""
+        """End the template and stop keeping one. Who waits for a child gets none."""
+        self._is_stopping = True
+        self._up.set()
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)

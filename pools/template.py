@@ -80,7 +80,6 @@ def main(arguments: list[str]) -> NoReturn:
             Ready(
                 data_mb=sizes["VmData"] / 1024,
                 rss_mb=sizes["VmRSS"] / 1024,
-                shared_mb=(sizes["RssAnon"] + sizes["RssShmem"]) / 1024,
                 forks_twice=fork.why_twice,
             )
         )

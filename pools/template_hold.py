@@ -165,6 +165,8 @@ class Template:
             frame = parse_packet(data) if data else None
         except BlockingIOError:
             return False
+        except ConnectionResetError:  # it has died and had not read all that we sent; what it sent comes after this
+            return True
         except (OSError, ValueError) as error:
             log.error("the template (pid %d) sent what is no frame (%s); replacing it", self.pid, error)
             asyncio.get_running_loop().remove_reader(self.control)

@@ -33,6 +33,8 @@ SPAWN_RETRY = timedelta(seconds=5)  # long enough for a new template to be up, s
 
 # Sent by people and by service managers, never by the kernel for what the process itself did.
 _SENT_FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+# Whatever the child did, these are somebody's wish for the job.
+_ASKED_FOR = frozenset({Intent.CANCEL, Intent.SHUTDOWN, Intent.PAUSED})
 # The last words of native code that aborts because an allocation failed: C++, V8, Rust, glibc.
 _LAST_WORDS = re.compile(
     r"std::bad_alloc|heap out of memory|memory allocation of \d+ bytes failed|annot allocate memory"
@@ -94,6 +96,10 @@ def _judge(evidence: ChildEvidence) -> Judgement:
         )
     if isinstance(evidence.frame, Success):
         return _success(evidence, evidence.frame)
+    if not evidence.has_started and evidence.frame is None and evidence.intent not in _ASKED_FOR:
+        how = f"was ended by us ({evidence.intent})" if evidence.intent is not None else _how(evidence)
+        why = f"its child {how} before it began with the job"
+        return Judgement(Returned(Verdict.SPAWN_FAILED, why, SPAWN_RETRY), why)
     if evidence.intent is not None:
         return _intended(evidence, evidence.intent)
     match evidence.frame:
@@ -149,6 +155,9 @@ def _intended(evidence: ChildEvidence, intent: Intent) -> Judgement:
             # What a full disk would have been to the handler: an error, not a death.
             why = f"{evidence.over or 'its scratch folder was full'}, and we killed it"
             return Judgement(Failed(JobError("ScratchFull", why)), why)
+        case Intent.UNSTARTED:
+            why = "its child was late to begin with the job"  # and told so, after we had begun to kill it
+            return Judgement(Returned(Verdict.SPAWN_FAILED, why, SPAWN_RETRY), why)
         case Intent.LEASE_LOST:
             raise AssertionError("judged before")
         case _:
@@ -215,6 +224,8 @@ def _sigkill(evidence: ChildEvidence) -> Judgement:
 
 def _how(evidence: ChildEvidence) -> str:
     number = evidence.signal
+    if evidence.status is None:
+        return "ended, nobody knows how,"
     if number is None:
         return f"exited with code {evidence.exit_code}"
     return f"ended by {signal_name(number)}"

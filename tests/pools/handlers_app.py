@@ -533,6 +533,13 @@ def shared_mapping(text: str, job: JobContext) -> None:
     time.sleep(600)
 
 
+def shared_mapping_after(text: str, job: JobContext) -> None:
+    path, mb = text.split()
+    while not Path(path).exists():
+        time.sleep(0.01)
+    shared_mapping(mb, job)
+
+
 def forked_readers(text: str, job: JobContext) -> Report:
     """Four forks that share what their parent has: little memory, that a sum of RSS counts five times."""
     held = b"x" * (40 * MIB)

@@ -1,12 +1,15 @@
 """How a child comes to be the supervisor's: by one fork, and by two where one is not safe."""
 
 import json
+import mmap
 import os
 import platform
+from pathlib import Path
 
 import pytest
 
 from jobs.outcome import Died, Verdict
+from pools.forking import _with_handlers
 from tests.pools.kitchen import Kitchen, open_kitchen, result_of
 
 ONCE, TWICE = "tests.pools.forks_app:app", "tests.pools.at_fork_app:app"
@@ -28,6 +31,15 @@ async def test_one_fork_suffices_unless_a_library_has_handlers_that_it_would_not
         assert why_twice(kitchen) == ""
     async with open_kitchen(spec=TWICE) as kitchen:
         assert "libhandlers" in why_twice(kitchen)
+
+
+def test_handlers_are_found_in_whatever_holds_code_by_whatever_name(tmp_path: Path) -> None:
+    """A program that is one file with all its libraries, or a library that was not called one."""
+    engine, data = tmp_path / "engine", tmp_path / "data"
+    for path, access in ((engine, mmap.PROT_READ | mmap.PROT_EXEC), (data, mmap.PROT_READ)):
+        path.write_bytes(b"\0__register_atfork\0")
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=access):
+            assert (path.name in list(_with_handlers())) is (path is engine)
 
 
 @needs_glibc

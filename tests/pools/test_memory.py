@@ -56,7 +56,7 @@ async def test_a_look_at_a_job_that_is_being_ended_changes_no_figure() -> None:
         running = asyncio.create_task(kitchen.pool.run(execution))
         await until(lambda: any(child.watched for child in kitchen.pool._roster.children.values()))
         (child,) = kitchen.pool._roster.children.values()
-        await until(lambda: child.gate_opened)
+        await until(lambda: child.frames.has_started)
         watch = kitchen.pool._watch
         sight = watch._look([child], everything=False)[0][child]
         watch._act({child: replace(sight, used_mb=300)}, [])

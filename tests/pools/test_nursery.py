@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jobs.outcome import Succeeded
+from jobs.outcome import Succeeded, Verdict
+from pools import life, spawner
+from pools.execution import Intent
 from pools.newborn import Newborn
+from pools.template_hold import SpawnFailed
 from tests.pools.kitchen import Kitchen, is_dead, job_processes, open_kitchen, result_of, until
 
 
@@ -136,3 +139,78 @@ async def test_a_job_with_a_limit_of_its_own_does_not_take_it() -> None:
         newborn = await expected(kitchen)
         assert (await kitchen.cook("ok", kind="feast")).process.pid != newborn.pid
         assert (await kitchen.cook("ok")).process.pid == newborn.pid
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+async def test_one_that_was_stopped_before_it_could_begin_with_its_job_costs_the_job_nothing(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life, "GATE_SECONDS", 0.5)
+    async with open_kitchen() as kitchen:
+        newborn = await expected(kitchen)
+        os.kill(newborn.pid, signal.SIGSTOP)
+        running = asyncio.create_task(kitchen.cook("ok"))
+        await until(lambda: any(child.gate_opened for child in kitchen.pool._roster.children.values()))
+        os.kill(newborn.pid, number)
+        report = await asyncio.wait_for(running, 5)
+        assert report.process.pid == newborn.pid
+        assert report.outcome.verdict is Verdict.SPAWN_FAILED
+
+
+async def test_one_that_was_stopped_is_not_charged_for_its_deadline_either() -> None:
+    async with open_kitchen() as kitchen:
+        newborn = await expected(kitchen)
+        os.kill(newborn.pid, signal.SIGSTOP)
+        assert (await kitchen.cook("ok", seconds=0.5)).outcome.verdict is Verdict.SPAWN_FAILED
+        newborn = await expected(kitchen)
+        os.kill(newborn.pid, signal.SIGSTOP)
+        execution = kitchen.order("ok")
+        running = asyncio.create_task(kitchen.pool.run(execution))
+        await until(lambda: any(child.gate_opened for child in kitchen.pool._roster.children.values()))
+        execution.stop(Intent.CANCEL)
+        assert (await running).outcome.verdict is Verdict.CANCELLED
+
+
+async def test_one_that_cannot_be_prepared_for_whatever_reason_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_kitchen() as kitchen:
+        nursery = kitchen.pool._nursery
+
+        def fault(newborn: Newborn) -> None:
+            raise RuntimeError("of ours")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(nursery, "_furnish", fault)
+            with pytest.raises(RuntimeError, match="of ours"):
+                await kitchen.cook("ok")
+            kitchen.pool.expect_more()
+            with pytest.raises(RuntimeError, match="of ours"):
+                await kitchen.cook("ok")
+        await until(lambda: job_processes(kitchen.pool._spawner.pid) == [])
+        await until(lambda: not kitchen.pool._roster.newborns and not kitchen.pool._roster.marks.in_use)
+        assert (await kitchen.cook("ok")).outcome == Succeeded(None)
+
+
+async def test_a_pool_that_stops_while_its_template_hangs_does_not_wait_for_the_child_it_asked_for() -> None:
+    async with open_kitchen() as kitchen:
+        template = kitchen.pool._spawner.pid
+        assert template is not None
+        os.kill(template, signal.SIGSTOP)
+        kitchen.pool.expect_more()
+        await until(lambda: kitchen.pool._spawner.is_busy)
+        await asyncio.wait_for(kitchen.pool.stop(), 3)
+
+
+async def test_a_pool_that_stops_while_it_has_no_template_does_not_wait_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_kitchen() as kitchen:
+        template = kitchen.pool._spawner.pid
+        assert template is not None
+        monkeypatch.setattr(spawner, "backoff_seconds", lambda failures: 60.0)
+        os.kill(template, signal.SIGKILL)
+        await until(lambda: not kitchen.pool.template_up)
+        birth = asyncio.create_task(kitchen.pool._nursery.take(kitchen.pool.memory_mb))
+        await asyncio.sleep(0)
+        await asyncio.wait_for(kitchen.pool._spawner.stop(), 3)
+        with pytest.raises(SpawnFailed, match="the worker ends"):
+            await asyncio.wait_for(birth, 3)

@@ -3,6 +3,7 @@
 import errno
 import logging
 import subprocess
+import threading
 from pathlib import PurePosixPath
 
 import pytest
@@ -14,6 +15,7 @@ from pools.frames import MAX_FRAME_BYTES, FrameReader, Progress, Starting, Succe
 from pools.output import Output
 from pools.procfs import memory_cgroup_folder, parse_counter, parse_hard_limit, parse_sizes, parse_stat
 from pools.symptoms import memory_sign
+from pools.threads import Threads
 
 
 def test_a_process_name_may_hold_anything() -> None:
@@ -170,3 +172,14 @@ def test_a_cycle_of_exceptions_has_an_end() -> None:
     first, second = ValueError(), KeyError()
     first.__context__, second.__context__ = second, first
     assert memory_sign(first, is_near_limit=True) is None
+
+
+def test_threads_are_there_before_they_are_needed() -> None:
+    """A job that holds every pid that is left must not keep the one from starting that would end it."""
+    threads = Threads("early", 2)
+    started = [thread for thread in threading.enumerate() if thread.name.startswith("oomph-early")]
+    assert len(started) == 2
+    threads.stop()
+    for thread in started:
+        thread.join(5)
+        assert not thread.is_alive()

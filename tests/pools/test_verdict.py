@@ -154,6 +154,7 @@ anything = st.builds(
     peak_mb=sizes,
     cgroup_peak_mb=sizes,
     over=st.sampled_from(["", "it held too much"]),
+    has_started=st.booleans(),
     survives=st.booleans(),
     output_tail=st.sampled_from(["", "std::bad_alloc", "Fatal Python error: x"]),
     stacks=st.sampled_from(["", "Thread 0x1"]),
@@ -185,14 +186,22 @@ def test_our_own_intent_is_beaten_only_by_a_complete_result(found: ChildEvidence
         Intent.PAUSED: Verdict.RELEASED,
         Intent.PROCESSES: Verdict.MEMORY_EXCEEDED,
         Intent.SCRATCH: Verdict.FAILED,
+        Intent.UNSTARTED: Verdict.SPAWN_FAILED,
     }
-    if found.intent is None:
+    if found.intent is None or not found.has_started:
         return
     verdict = classify(found).outcome.verdict
     if isinstance(found.frame, Success) and found.intent is not Intent.LEASE_LOST:
         assert verdict is Verdict.SUCCEEDED
     else:
         assert verdict is expected[found.intent]
+
+
+@settings(deadline=None)
+@given(anything)
+def test_what_ends_before_its_job_has_begun_is_never_charged(found: ChildEvidence) -> None:
+    if not found.has_started and found.frame is None:
+        assert isinstance(classify(found).outcome, Returned | Cancelled)
 
 
 @settings(deadline=None)
