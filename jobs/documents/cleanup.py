@@ -6,7 +6,7 @@ was seen, and belongs neither to the document nor to an attempt that runs, is no
 """
 
 import logging
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from uuid import UUID
 
