@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from jobs.documents import file_types
 from jobs.documents.detect import HEAD_BYTES, detect, ole_directory, type_by_name, zip_type
-from jobs.documents.pipeline.archive import images_inside, names_inside
+from jobs.documents.pipeline.archive import check_depth, images_inside, names_inside
 from jobs.documents.pipeline.extract import PARSER, clean, extract
 from jobs.documents.pipeline.headings import Page, markdown_headings, markdown_pages
 from jobs.documents.pipeline.parsed import Asset, ParsedDocument, Parser, title_of, with_text
@@ -25,6 +25,7 @@ SHEETS = (
 )
 # Read as they are: lines of them say more than a table that was made from them, and cost nothing.
 AS_IS = frozenset({file_types.PLAIN, "text/csv", "text/tab-separated-values"})
+OUTLINE = "application/xml+opml"
 MAIL = "message/rfc822"  # each part of it has an encoding of its own
 
 _HTML_HEAD = re.compile(r"\A---\n.*?\n(?:---|## [\w:.-]+: [^\n]*)\n", re.DOTALL)
@@ -86,6 +87,9 @@ def _prepared(path: Path, mime_type: str, target: Path) -> Path:
         return target if spell_out_word(path, target) else path
     if mime_type not in file_types.TEXT_TYPES or mime_type == MAIL:
         return path
+    if mime_type == OUTLINE:  # of all XML that is a file of its own, the only one that is read by recursion
+        with path.open("rb") as file:
+            check_depth(file)
     encoding = encoding_of(path)
     if encoding == "utf-8" and mime_type != file_types.XML:
         return path
