@@ -212,6 +212,13 @@ def test_utf_16_that_is_cut_in_a_character_is_no_text() -> None:
     assert refusal("a.txt", "\N{BOM}words".encode("utf-16-le")[:-1]) == NOT_TEXT
 
 
+@pytest.mark.parametrize("encoding", ["utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"])
+def test_what_is_declared_in_no_encoding_of_text_is_read_as_it_is(encoding: str) -> None:
+    content = f'<?xml version="1.0" encoding="{encoding}"?><a>+2AA- \\ud800 Grüße</a>'.encode()
+    (text,) = texts("a.xml", content)
+    assert text.endswith("+2AA- \\ud800 Grüße")
+
+
 def test_broken_utf_8_says_where() -> None:
     whole = "Grüße aus Köln. ".encode()
     assert refusal("a.txt", whole + b"\xff" + whole) == BROKEN_UTF8.format(len(whole) + 1)
