@@ -17,8 +17,9 @@ RETURN regexp_replace(regexp_replace(
         '\u3400-\u4dbf\u4e00-\u9fff\ua4fe\ua4ff\ua980-\ua9ff\uaa60-\uaadf\U0001b000-\U0001b16f\U0001f000-\U0001faff'
         '\U00020000-\U0003ffff]|(?<![0-9])\.|\.(?![0-9]))',
     chr(31) || '\1' || chr(31), 'g'),
-    -- Behind it only: what stands first in a query still says that a word must not occur.
-    '([-+])(?=[0-9])', '\1' || chr(31), 'g');
+    -- Words of a compound, or a phrase that ends in one would miss it. Behind the hyphen only: what stands first in a
+    -- query, also before a quote, still says that something must not occur.
+    '([-+])(?=[^[:space:]"+-])', '\1' || chr(31), 'g');
 CREATE OR REPLACE FUNCTION background_search_text(given text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN regexp_replace(
     background_separated_text(given),

@@ -138,6 +138,9 @@ def test_what_stands_apart_in_a_script_without_spaces_is_no_match(library: Libra
         ("from 1837-1840 on", "1840"),
         ("on 2021-10-05", "2021-10-05"),
         ("-5 degrees", "5 degrees"),
+        ("Creative Commons Attribution-ShareAlike", '"commons attribution"'),
+        ("Creative Commons Attribution-ShareAlike", '"attribution-sharealike"'),
+        ("Creative Commons Attribution-ShareAlike", "sharealike"),
         ("version 1.2.3", "1.2.3"),
         ("great job👍", "job"),
         ("great job👍", "👍"),
@@ -167,6 +170,8 @@ def test_words_that_english_drops_can_be_excluded(library: Library) -> None:
     put(library, "a.txt", "the loom")
     put(library, "b.txt", "a loom")
     assert places(library, "loom -the") == [("b.txt", 1)]
+    assert places(library, 'loom -"the loom"') == [("b.txt", 1)]
+    assert places(library, "loom -loom") == []
     assert places(library, "loom -5") == [("a.txt", 1), ("b.txt", 1)]
 
 
