@@ -26,6 +26,7 @@ _MARKUP = re.compile(
     rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,2000}?-->\s*)?<(?:!doctype\s+)?(html|svg)\b",
     re.IGNORECASE | re.DOTALL,
 )
+_UTF16_BLOCKS = 3  # of 256 characters, that a text in an alphabet or in Kana uses: its own, and punctuation
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
@@ -99,7 +100,7 @@ def utf16_without_mark(head: bytes) -> str | None:
     sample = head[: len(head) // 2 * 2]
     left, right = sample[::2].count(0), sample[1::2].count(0)
     encoding = "utf-16-le" if right > left else "utf-16-be"
-    if max(left, right) <= 10 * min(left, right):
+    if max(left, right) <= 10 * min(left, right) or _is_text_with_zeros(sample, encoding):
         return None
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(sample)  # a pair of surrogates may be cut at the end
@@ -107,6 +108,21 @@ def utf16_without_mark(head: bytes) -> str | None:
         return None
     is_text = all(char.isspace() or unicodedata.category(char) not in ("Cc", "Cn", "Co", "Cs") for char in text)
     return encoding if is_text else None
+
+
+def _is_text_with_zeros(sample: bytes, encoding: str) -> bool:
+    """Whether it is text of single bytes with a few zeros among them: read in pairs, that too would be characters.
+
+    In UTF-16 of any language but a few that are written with hundreds of characters, the larger bytes are all but the
+    same; and in those, the smaller ones are seldom UTF-8.
+    """
+    if sample.count(0) * 4 >= len(sample) or len(set(sample[encoding == "utf-16-le" :: 2]) - {0}) <= _UTF16_BLOCKS:
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_pdf(head: bytes, named: str | None) -> bool:

@@ -9,6 +9,7 @@ NOT_TEXT = "The file is not readable as text."
 BROKEN_UTF8 = "The text is UTF-8 with damaged characters, the first at byte {}; save it anew in one encoding."
 DAMAGED = "The document is damaged, or not of the type that its name says."
 TOO_MUCH = "The document unpacks to far more data than a document holds."
+TOO_DEEP = "The document is nested far deeper than a document is."
 NO_TEXT = "No text was found in the document. Scanned pages and pictures are not read."
 
 

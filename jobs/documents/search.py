@@ -20,7 +20,11 @@ NO_VECTORS = "Found by words only: no document has vectors of the model {model} 
 _START, _STOP, _SEPARATOR = "\x02", "\x03", "\x1f"  # as in search_documents.sql; no stored text holds them
 _QUOTES = str.maketrans("\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}", '""')
 # The scripts whose characters background_separated_text takes apart, without their punctuation.
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3021-\u30ff\u3400-\u4dbf\u4e00-\u9fff]+")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1980-\u19ff\u1a20-\u1aad\u1b00-\u1b7f\u3005-\u3007\u3021-\u312f\u31a0-\u31bf"
+    "\u3400-\u4dbf\u4e00-\u9fff\ua980-\ua9ff\uaa60-\uaadf\U0001b000-\U0001b16f\U00020000-\U0003ffff]+"
+)
+_DASHES = re.compile(r"(?<!\S)-\s*-[-\s]*")  # before a word: they cancel each other out, and more than 32 are an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +82,9 @@ def search(
 
 def query_text(words: str) -> str:
     """`words` for PostgreSQL, where a run of a script without spaces is a phrase of its characters."""
-    parts = words.translate(_QUOTES).split('"')
+    parts = words.translate(_QUOTES).encode("utf-8", "replace").decode().split('"')
     for index in range(0, len(parts), 2):  # what stands between quotes is a phrase already
+        parts[index] = _DASHES.sub(" ", parts[index])
         parts[index] = _UNSPACED.sub(r' "\g<0>" ', parts[index]).replace('- "', '-"')
     return '"'.join(parts)
 

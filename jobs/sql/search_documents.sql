@@ -3,11 +3,15 @@
 -- rank fusion (Cormack, Clarke and Büttcher 2009, k = 60) makes one of both: places can be added up where ranks and
 -- distances cannot. Snippets are cut for the best rows only, since each parses its text again.
 WITH asked AS (
-    SELECT websearch_to_tsquery('english', background_search_text(CAST(%(words)s AS text)))
-           || websearch_to_tsquery('simple', background_search_text(CAST(%(words)s AS text))) AS query
+    SELECT CASE WHEN regexp_replace(CAST(english AS text), '[^!]', '', 'g')
+                     = regexp_replace(CAST(simple AS text), '[^!]', '', 'g') THEN english || simple
+                ELSE simple END AS query -- English drops words like "the", also one that must not occur
+      FROM (SELECT websearch_to_tsquery('english', words) AS english, websearch_to_tsquery('simple', words) AS simple
+              FROM (SELECT background_search_text(CAST(%(words)s AS text)) AS words) AS given) AS both_ways
 ), worded AS MATERIALIZED (
     SELECT chunk.id, document.filename, chunk.document_id, chunk.position,
-           ts_rank_cd(chunk.search, asked.query, 1) AS rank -- 1: a long chunk is not better for being long
+           -- 1: a long chunk is not better for being long. Of a query as long as a page it would take a second a row.
+           CASE WHEN numnode(asked.query) <= 256 THEN ts_rank_cd(chunk.search, asked.query, 1) ELSE 0 END AS rank
       FROM asked
       JOIN background_document_chunks AS chunk ON chunk.search @@ asked.query
       JOIN background_documents AS document ON document.id = chunk.document_id

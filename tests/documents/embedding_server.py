@@ -6,7 +6,8 @@ Its model counts words, each in one of a few dimensions; words of one meaning sh
 
     POST /v1/embeddings     takes the next step of the script, if there is one, and else answers as it should
     PUT /script             a list of steps: {"status", "headers", "body"}, {"delay"}, {"drop"}, {"cut"}, {"vectors"},
-                            {"dimensions"}, {"shuffle"}
+                            {"dimensions"}, {"shuffle"}, {"number"} of every vector,
+                            {"trickle"}, seconds between bytes, {"endless"}
     GET /seen               what /v1/embeddings was asked so far: [{"headers", "query", "body", "at"}]
 """
 
@@ -14,6 +15,7 @@ import json
 import sys
 import time
 import zlib
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
@@ -60,8 +62,24 @@ class Handler(BaseHTTPRequestHandler):
         data = [{"object": "embedding", "index": i, "embedding": vector(t, dimensions)} for i, t in enumerate(texts)]
         if step.get("shuffle"):
             data.reverse()
+        if "number" in step:
+            for each in data:
+                each["embedding"] = [step["number"]] * dimensions
         answer = {"object": "list", "model": body["model"], "data": data, "usage": {"total_tokens": 1}}
+        if "trickle" in step or "endless" in step:
+            self._pour(step.get("trickle", 0))
+            return
         self._answer(200, answer, cut=step.get("cut", False))
+
+    def _pour(self, seconds: float) -> None:
+        """An answer that never ends."""
+        self.close_connection = True
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            while True:
+                self.wfile.write(b" " if seconds else b" " * 65_536)
+                time.sleep(seconds)
 
     def _body(self) -> bytes:
         return self.rfile.read(int(self.headers["Content-Length"]))

@@ -170,3 +170,21 @@ def pdf_with_image_packed_twice(side: int) -> bytes:
 
 def pdf_of_objects(count: int) -> bytes:
     return pdf_of([b"<< /A %d >>" % number for number in range(count)])
+
+
+def deep(filename: str, depth: int) -> bytes:
+    """A document of elements inside elements."""
+    if filename.endswith(".opml"):
+        inner = b'<outline text="w">' * depth + b"</outline>" * depth
+        return b'<?xml version="1.0"?><opml version="2.0"><body>' + inner + b"</body></opml>"
+    if filename.endswith(".pptx"):
+        shapes = b"<p:grpSp>" * depth + b"</p:grpSp>" * depth
+        return with_parts(samples.pptx(SECTIONS), {"ppt/slides/slide1.xml": stuffed_once(b"</p:spTree>", shapes)})
+    book = samples.epub("Book", SECTIONS)
+    with zipfile.ZipFile(io.BytesIO(book)) as packed:
+        chapter = next(name for name in packed.namelist() if name.endswith("html"))
+    return with_parts(book, {chapter: stuffed_once(b"</body>", b"<div>" * depth + b"words" + b"</div>" * depth)})
+
+
+def stuffed_once(place: bytes, content: bytes) -> Part:
+    return lambda part, old: part.write(old.replace(place, content + place, 1))

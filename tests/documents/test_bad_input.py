@@ -186,8 +186,37 @@ def test_utf_16_is_read_with_and_without_a_mark(encoding: str, text: str) -> Non
     assert texts("a", text.encode(encoding)) == [text.strip()]
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", b"a,b\nwords,\0\n"),
+        ("a.html", b"<html><body>wo\0rds</body></html>"),
+        ("a.txt", b"only words and \0 nothing more\n"),
+        ("a.txt", "Gr\u00fc\u00dfe aus \0 K\u00f6ln, und noch mehr\n".encode()),
+        ("a", b"only words and \0 nothing more\n"),
+    ],
+)
+def test_a_zero_in_a_text_does_not_turn_it_into_chinese(name: str, content: bytes) -> None:
+    with pytest.raises(UnreadableDocument):
+        detect(name, content, len(content))
+    assert refusal(name, content) == (NOT_TEXT if name != "a" else UNSUPPORTED)
+
+
+@pytest.mark.parametrize("text", ["いぬ\nねこ と さる\n" * 3, "तितली उड़ी\n" * 5, "日本語の文章\n" * 2000, "a 漢字\n"])
+def test_utf_16_of_other_scripts_is_still_told(text: str) -> None:
+    assert texts("a.txt", text.encode("utf-16-be"))[0].startswith(text[:4])
+    assert texts("a.txt", text.encode("utf-16-le"))[0].startswith(text[:4])
+
+
 def test_utf_16_that_is_cut_in_a_character_is_no_text() -> None:
     assert refusal("a.txt", "\N{BOM}words".encode("utf-16-le")[:-1]) == NOT_TEXT
+
+
+@pytest.mark.parametrize("encoding", ["utf-7", "unicode_escape", "raw_unicode_escape", "punycode", "idna"])
+def test_what_is_declared_in_no_encoding_of_text_is_read_as_it_is(encoding: str) -> None:
+    content = f'<?xml version="1.0" encoding="{encoding}"?><a>+2AA- \\ud800 Grüße</a>'.encode()
+    (text,) = texts("a.xml", content)
+    assert text.endswith("+2AA- \\ud800 Grüße")
 
 
 def test_broken_utf_8_says_where() -> None:

@@ -114,6 +114,29 @@ def test_a_server_that_stalls_is_a_temporary_failure(server: EmbeddingServer) ->
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.parametrize(
+    ("step", "sentence"),
+    [
+        ({"trickle": 0.1}, "did not end its answer in 1 seconds"),
+        ({"endless": True}, "answered more than .* bytes for 1"),
+    ],
+)
+def test_an_answer_that_does_not_end_is_given_up(server: EmbeddingServer, step: dict[str, Any], sentence: str) -> None:
+    server.script(step)
+    started = time.monotonic()
+    with pytest.raises(EmbeddingError, match=sentence):
+        server.embedder(timeout=1).embed(["a"])
+    assert time.monotonic() - started < 10
+    assert len(server.embedder().embed(["a"])) == 1
+
+
+@pytest.mark.parametrize(("number", "dimensions"), [(1e39, 64), (-1e300, 64), (1e5, 2_500)])
+def test_numbers_that_no_vector_holds_are_told(server: EmbeddingServer, number: float, dimensions: int) -> None:
+    server.script({"number": number, "dimensions": dimensions})
+    with pytest.raises(EmbeddingError, match="numbers that are too large"):
+        server.embedder().embed(["a"])
+
+
 def test_a_server_that_is_not_there_is_a_temporary_failure(unused_tcp_port: int) -> None:
     embedder = HttpEmbedder(f"http://127.0.0.1:{unused_tcp_port}/v1", "m", retrying=RETRYING.new(total=1))
     with pytest.raises(EmbeddingError, match=r"did not answer: .*refused"):

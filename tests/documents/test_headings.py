@@ -1,5 +1,7 @@
 """Where sections begin."""
 
+import pytest
+
 from jobs.documents.pipeline.headings import Heading, Page, markdown_headings, place_headings
 
 
@@ -38,3 +40,27 @@ def test_headings_are_placed_on_the_pages_of_a_pdf_in_their_order() -> None:
         [(0, 13, "A long title"), (13, 21, "Methods")],
         [(0, 6, "Intro")],
     ]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# a" + " " * 500_000 + "b\n",
+        "# " + " *a" * 200_000 + "\n",
+        "\n" + " *a" * 200_000 + "\n===\n",
+        ("# a" + " " * 900 + "b\n") * 500,
+        "# " + "![a](" * 100_000,
+        "# a" + " #" * 200_000 + "b\n",
+    ],
+    ids=["spaces", "marks", "underlined", "many", "links", "closings"],
+)
+def test_no_line_takes_longer_than_it_is_long(text: str) -> None:
+    assert len(markdown_headings(text)) in (0, 500)
+
+
+@pytest.mark.parametrize(
+    ("line", "title"), [("# a #", "a"), ("# a ## ", "a"), ("# C#", "C#"), ("# C# #", "C#"), ("## a # b", "a # b")]
+)
+def test_the_marks_that_close_a_heading_are_no_part_of_it(line: str, title: str) -> None:
+    assert [each.title for each in markdown_headings(line)] == [title]

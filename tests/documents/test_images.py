@@ -11,6 +11,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from jobs.documents.pipeline import archive, pdf
 from jobs.documents.pipeline.parse import Asset
+from jobs.documents.pipeline.parsed import within
 from scripts import samples
 from tests.documents import hostile
 from tests.documents.conftest import parsed
@@ -92,6 +93,11 @@ def test_no_more_than_a_bound_of_images_is_kept(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(pdf, "MAX_ASSETS", 1)
     assert len(assets("a.pdf", illustrated_pdf([image("red"), image("blue")]))) == 1
     assert len(assets("a.docx", illustrated_docx(**{"a.png": image("red"), "b.png": image("blue")}))) == 1
+
+
+def test_the_images_of_a_document_are_bounded_together() -> None:
+    one = Asset("a.png", "image/png", None, bytes(600))
+    assert list(within([one] * 5, 2_000)) == [one] * 3
 
 
 def test_a_damaged_image_costs_itself_alone() -> None:

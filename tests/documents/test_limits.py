@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.documents.errors import DAMAGED, TOO_MUCH
+from jobs.documents.errors import DAMAGED, TOO_DEEP, TOO_MUCH
 from jobs.outcome import Verdict
 from scripts import samples
 from supervisor.testing import Kit
@@ -170,3 +170,17 @@ def test_an_entity_bomb_is_never_unpacked(reader: Reader, filename: str, make: C
     read = reader.read(filename, make())
     assert read["chunks"] <= 2
     assert read["peak_mb"] < 128
+
+
+@pytest.mark.parametrize("filename", ["a.epub", "a.pptx"])
+def test_a_document_as_deep_as_a_parser_stands_is_read(reader: Reader, filename: str) -> None:
+    assert reader.read(filename, hostile.deep(filename, 9_000))["chunks"] > 0
+
+
+@pytest.mark.parametrize("filename", ["a.epub", "a.pptx", "a.opml"])
+def test_a_document_that_is_nested_too_deep_crashes_nothing(reader: Reader, filename: str) -> None:
+    assert reader.refusal(filename, hostile.deep(filename, 200_000), Verdict.FAILED) == TOO_DEEP
+
+
+def test_what_calls_itself_for_each_mark_has_the_stack_for_it(reader: Reader) -> None:
+    assert reader.read("a.djot", b"> " * 20_000 + b"words")["chunks"] > 0

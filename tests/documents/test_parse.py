@@ -189,3 +189,27 @@ def test_a_failure_that_nobody_knows_stays_what_it_is(monkeypatch: pytest.Monkey
     monkeypatch.setattr(kreuzberg, "extract_file_sync", fail)
     with pytest.raises(RuntimeError, match="what is this"):
         parsed("a.pdf", samples.pdf([["a"]]))
+
+
+MULTIPART = b"From: a@b.c\r\nSubject: scan\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=bb\r\n\r\n"
+ATTACHED = (
+    b"--bb\r\nContent-Type: application/pdf; name=a.pdf\r\nContent-Disposition: attachment; filename=a.pdf\r\n"
+    b"Content-Transfer-Encoding: base64\r\n\r\nJVBERi0xLjQKJdPr6eEK\r\n--bb--\r\n"
+)
+
+
+def test_the_words_of_a_mail_in_html_stay_apart() -> None:
+    page = (
+        b"<div>Dear Ada,</div><div>the invoice is <b>R&amp;D</b>.</div><table><tr><td>one</td><td>two</td></tr></table>"
+    )
+    mail = MULTIPART + b"--bb\r\nContent-Type: text/html; charset=utf-8\r\n\r\n" + page + b"\r\n" + ATTACHED
+    (chunk,) = chunks_of("a.eml", mail)
+    words = chunk.text.replace("|", " ").split()
+    assert {"scan", "Ada,", "the", "one", "two"} <= set(words)
+    assert "R&D" in chunk.text
+
+
+def test_a_mail_of_attachments_only_is_its_subject() -> None:
+    (chunk,) = chunks_of("a.eml", MULTIPART + ATTACHED)
+    assert "scan" in chunk.text
+    assert "JVBER" not in chunk.text

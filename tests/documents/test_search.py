@@ -120,6 +120,73 @@ def test_what_stands_apart_in_a_script_without_spaces_is_no_match(library: Libra
     assert hits(library, "検索") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("input/output devices", "output"),
+        ("the TCP/IP stack", "tcp"),
+        ("in src/main/java it lies", "main"),
+        ("https://example.com/path/page.html", "page"),
+        ("https://example.com/path/page.html", "example.com"),
+        ("see <ada@example.com> now", "ada@example.com"),
+        ("ada@example.com", "ada"),
+        ("a List<String> here", "string"),
+        ("if x <limit and value> 3", "limit value"),
+        ("&nbsp;x &copy; y", "copy"),
+        ("it weaves.The next", "the weaves"),
+        ("the report.pdf file", "report"),
+        ("from 1837-1840 on", "1840"),
+        ("on 2021-10-05", "2021-10-05"),
+        ("-5 degrees", "5 degrees"),
+        ("Creative Commons Attribution-ShareAlike", '"commons attribution"'),
+        ("Creative Commons Attribution-ShareAlike", '"attribution-sharealike"'),
+        ("Creative Commons Attribution-ShareAlike", "sharealike"),
+        ("version 1.2.3", "1.2.3"),
+        ("great job👍", "job"),
+        ("great job👍", "👍"),
+        ("1️⃣ first", "1"),
+        ("50€ a day", "50"),
+        ("यह एक परीक्षा है।", "है"),
+        ("ሰላም። ዓለም", "ሰላም"),
+        ("བོད་སྐད་ཀྱི་ཡི་གེ", "སྐད"),
+        ("𠮷野家で食べる", "野家"),
+        ("古𠮷𠮷𠀋字", "𠮷𠀋"),
+        ("ꦧꦱꦗꦮ", "ꦱꦗ"),
+        ("מי־זה", "זה"),
+        ("שָׁלוֹם", "שלום"),
+        ("Հայ\u0589", "Հայ"),
+        ("ինչո՞ւ", "ինչու"),
+    ],
+)
+def test_a_word_is_found_whatever_it_is_written_together_with(library: Library, text: str, words: str) -> None:
+    put(library, "a.txt", text)
+    put(library, "b.txt", "nothing of the sort")
+    (hit,) = hits(library, words)
+    assert hit.filename == "a.txt"
+    assert hit.matches
+
+
+def test_words_that_english_drops_can_be_excluded(library: Library) -> None:
+    put(library, "a.txt", "the loom")
+    put(library, "b.txt", "a loom")
+    assert places(library, "loom -the") == [("b.txt", 1)]
+    assert places(library, 'loom -"the loom"') == [("b.txt", 1)]
+    assert places(library, "loom -loom") == []
+    assert places(library, "loom -5") == [("a.txt", 1), ("b.txt", 1)]
+
+
+def test_the_end_and_the_beginning_of_a_text_are_no_phrase(library: Library) -> None:
+    put(library, "a.txt", "alpha beta gamma", heading="delta")
+    assert hits(library, '"gamma alpha"') == []
+    assert len(hits(library, '"alpha beta gamma"')) == 1
+
+
+def test_a_query_as_long_as_a_page_takes_no_time(library: Library) -> None:
+    put(library, "a.txt", *["some words in a text that is long enough " * 30] * 20)
+    library.db.execute("SET statement_timeout = '2s'")
+    assert len(hits(library, "-本" * 400)) == 10
+
+
 def test_a_heading_counts_more_than_the_text(library: Library) -> None:
     put(library, "text.txt", "an engine somewhere in a text about other things")
     put(library, "heading.txt", "text about a machine and other things", heading="Chapter 1 > Engines")
@@ -149,7 +216,23 @@ def test_a_limit_out_of_range_is_refused(library: Library) -> None:
         search(library.db, "a", limit=0)
 
 
-@pytest.mark.parametrize("words", ["...", '"', "-", "& | !", "'; DROP TABLE x; --", "a:b <-> %s %(x)s", '"" ""', "\\"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "...",
+        '"',
+        "-",
+        "& | !",
+        "'; DROP TABLE x; --",
+        "a:b <-> %s %(x)s",
+        '"" ""',
+        "\\",
+        "-" * 900 + "x",
+        "- " * 400,
+        "\ud800",
+        "ﷺ" * 1000,
+    ],
+)
 def test_whatever_is_typed_is_a_query(library: Library, words: str) -> None:
     put(library, "a.txt", "words")
     hits(library, words)

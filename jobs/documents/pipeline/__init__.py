@@ -6,6 +6,7 @@
       parsed.py     the port                          extract.py      the library that reads most types
       text.py       encodings, text of any size       pdf.py          parts of long ones, images
       archive.py    what ZIP files unpack to, images  references.py   keeps character references that the library drops
+      mail.py       mails without plain text
       headings.py   where sections begin
     chunk.py      pages to chunks with page and heading
       cuts.py       where a text is cut               units.py        what its size is counted in

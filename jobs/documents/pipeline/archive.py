@@ -11,19 +11,22 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
-from jobs.documents.errors import DAMAGED, PASSWORD, TOO_MUCH, UnreadableDocument
+from jobs.documents.errors import DAMAGED, PASSWORD, TOO_DEEP, TOO_MUCH, UnreadableDocument
 from jobs.documents.pipeline.parsed import Asset
 
 MAX_UNPACKED_BYTES = 64 << 20  # up to here, any ratio will do
 MAX_RATIO = 200  # of more; office files pack to a tenth, repetitive sheets to a hundredth, a bomb to a thousandth
 MAX_TEXT_BYTES = 1 << 30  # of all parts that are no images; no child has the memory to read more
+MAX_DEPTH = 10_000  # of elements; the parser calls itself for each, and STACK_BYTES of its adapter suffice for 50,000
 MAX_ASSET_BYTES = 16 << 20
 MAX_ASSETS = 1_000
 
 DAMAGES = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError)
 
 _ENCRYPTED = 1
+_COUNTED_BYTES = 4_096
 _TEXT = re.compile(r"\.(?:xml|rels|x?html?|opf|ncx)$", re.IGNORECASE)
 _IMAGE = re.compile(r"(?:(?:word|ppt|xl)/media/|Pictures/).+|.+\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
 _KINDS = (
@@ -68,10 +71,25 @@ def _check_sizes(members: list[zipfile.ZipInfo], size: int) -> None:
 
 
 def _unpack(packed: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Read a part for nothing: it ends at the size it is said to have, and must have its checksum there."""
+    """Read a part for its depth: it ends at the size it is said to have, and must have its checksum there."""
     with packed.open(member) as part:
-        while part.read(1 << 20):
-            pass
+        check_depth(part)
+
+
+def check_depth(part: IO[bytes]) -> None:
+    """Raises `UnreadableDocument` for XML that is nested too deep.
+
+    Counted after every few kilobytes, which hold no thousand of elements: so it takes a hundredth of what parsing does.
+    """
+    depth = 0
+    while block := part.read(1 << 20):
+        for start in range(0, len(block), _COUNTED_BYTES):
+            piece = block[start : start + _COUNTED_BYTES + 1]  # the next byte tells what a last < is
+            end = len(piece) - (start + _COUNTED_BYTES < len(block))
+            opened = piece.count(b"<", 0, end) - piece.count(b"<!") - piece.count(b"<?")
+            depth = max(0, depth + opened - 2 * piece.count(b"</") - piece.count(b"/>"))
+            if depth > MAX_DEPTH:
+                raise UnreadableDocument(TOO_DEEP)
 
 
 def images_inside(path: Path) -> Iterator[Asset]:

@@ -3,6 +3,7 @@
 from array import array
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
+from time import monotonic
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -19,6 +20,12 @@ CONNECT_SECONDS = 10
 # than a token.
 MAX_BATCH_CHARS = 100_000
 MAX_QUOTED_CHARS = 300  # of a server's own words in an error
+# A vector of 4,000 numbers takes some 100 kB in JSON; what is far more than was asked for is no answer.
+MAX_ANSWER_BYTES = 1_000_000
+MAX_ANSWER_BYTES_PER_TEXT = 250_000
+READ_BYTES = 1 << 16
+FULL_PRECISION_DIMENSIONS = 2_000  # as in the migration 0005_vectors: longer vectors are stored in half the precision
+MAX_NUMBER, MAX_HALF_NUMBER = 3.4e38, 65_504.0
 MAX_ERROR_BYTES = 65_536  # that are looked at: cut shorter, the end might be half a key
 
 # What may pass by itself.
@@ -79,7 +86,9 @@ class HttpEmbedder:
         self._dimensions = dimensions
         self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
         timeouts = urllib3.Timeout(connect=min(CONNECT_SECONDS, timeout), read=timeout)
-        self._pool = _pool(parts, retries=retrying, timeout=timeouts)
+        self._timeout = timeout
+        self._retrying = retrying
+        self._pool = _pool(parts, timeout=timeouts)
         self._seen = dimensions
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
@@ -90,14 +99,50 @@ class HttpEmbedder:
         if self._dimensions is not None:
             asked["dimensions"] = self._dimensions
         try:
-            answer = self._pool.request("POST", self._url, json=asked, headers=self._headers, redirect=False)
+            status, content = self._answer(asked, len(texts))
         except MaxRetryError as error:
             raise EmbeddingError(f"{self._where} did not answer: {self._safe(error.reason or error)}") from None
         except HTTPError as error:
             raise EmbeddingError(f"{self._where} did not answer: {self._safe(error)}") from None
-        if answer.status != HTTPStatus.OK:
-            raise self._refusal(answer)
-        return self._vectors(answer.data, len(texts))
+        if status != HTTPStatus.OK:
+            raise self._refusal(status, content)
+        return self._vectors(content, len(texts))
+
+    def _answer(self, asked: dict[str, Any], count: int) -> tuple[int, bytes]:
+        retrying = self._retrying
+        while True:
+            answer = self._pool.request(
+                "POST",
+                self._url,
+                json=asked,
+                headers=self._headers,
+                redirect=False,
+                preload_content=False,
+                retries=retrying,
+            )
+            try:
+                return answer.status, self._content(answer, count)
+            except HTTPError as error:  # it broke off
+                retrying = (answer.retries or retrying).increment("POST", self._where, error=error)
+                retrying.sleep()
+
+    def _content(self, answer: urllib3.BaseHTTPResponse, count: int) -> bytes:
+        """All of an answer: a limit of the socket's holds for each piece of it only, and none for their number."""
+        until = monotonic() + self._timeout
+        most = MAX_ANSWER_BYTES + count * MAX_ANSWER_BYTES_PER_TEXT
+        content = bytearray()
+        try:
+            while piece := answer.read1(READ_BYTES, decode_content=True):
+                content += piece
+                if len(content) > most:
+                    raise EmbeddingError(f"{self._where} answered more than {most:,} bytes for {count} texts")
+                if monotonic() > until:
+                    raise EmbeddingError(f"{self._where} did not end its answer in {self._timeout:g} seconds")
+        except BaseException:
+            answer.close()  # not to be used again with what is left in it
+            raise
+        answer.release_conn()
+        return bytes(content)
 
     def _vectors(self, content: bytes, count: int) -> list[Vector]:
         try:
@@ -121,11 +166,13 @@ class HttpEmbedder:
                 f"The model {self.name!r} makes vectors of {self._seen} dimensions, an index holds {MAX_DIMENSIONS} at "
                 "most; ask for fewer with EMBEDDING_DIMENSIONS."
             )
+        largest = MAX_NUMBER if (self._seen or 0) <= FULL_PRECISION_DIMENSIONS else MAX_HALF_NUMBER
+        if any(max(map(abs, item.embedding)) > largest for item in items):
+            raise EmbeddingError(f"{self._where} answered numbers that are too large for a vector")
         return [array("f", item.embedding) for item in items]
 
-    def _refusal(self, answer: urllib3.BaseHTTPResponse) -> Exception:
-        status = answer.status
-        said = self._safe(answer.data[:MAX_ERROR_BYTES].decode("utf-8", "replace"))
+    def _refusal(self, status: int, content: bytes) -> Exception:
+        said = self._safe(content[:MAX_ERROR_BYTES].decode("utf-8", "replace"))
         told = f"{self._where} answered {status}" + (f": {said}" if said else "")
         if status in TEMPORARY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return EmbeddingError(told)

@@ -5,6 +5,7 @@ kreuzberg 4.10 is known to fail becomes `UnreadableDocument` with a sentence for
 """
 
 import os
+import resource
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,10 @@ for _pool in ("TOKIO_WORKER_THREADS", "RAYON_NUM_THREADS"):
 
 PARSER = f"kreuzberg {kreuzberg.__version__}"
 
+# kreuzberg calls itself for each element of XML inside another one. Linux leaves 128 MB of addresses to the stack of a
+# program that started with less, and memory that is used there counts as any other.
+STACK_BYTES = 96 << 20
+
 _NO_MEMORY = ("out of memory", "cannot allocate", "memerror")
 _NO_THREAD = ("failed to spawn", "temporarily unavailable")
 
@@ -28,6 +33,7 @@ _CONTROLS |= {0x0B: "\n", 0x0C: "\n", 0x85: "\n"}
 
 def extract(path: Path, mime_type: str, output_format: Literal["markdown", "plain"]) -> Any:
     """kreuzberg's result. Without images: it holds all of a document's at once, decoded."""
+    _raise_stack()
     config = kreuzberg.ExtractionConfig(  # type: ignore[call-arg]  # its stub lacks disable_ocr
         use_cache=False,
         disable_ocr=True,
@@ -39,6 +45,13 @@ def extract(path: Path, mime_type: str, output_format: Literal["markdown", "plai
         return kreuzberg.extract_file_sync(path, mime_type, config)
     except (kreuzberg.KreuzbergError, RuntimeError) as error:
         raise _told(error) from error
+
+
+def _raise_stack() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    wanted = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
 
 
 def _told(error: Exception) -> Exception:

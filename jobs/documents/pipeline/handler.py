@@ -24,6 +24,7 @@ from jobs.documents.pipeline.chunk import Chunk, StructuredChunker, chunker_from
 from jobs.documents.pipeline.embed import embed_chunks, embedder_from_environment
 from jobs.documents.pipeline.index import Index, PostgresIndex
 from jobs.documents.pipeline.parse import Asset, ParsedDocument, parse
+from jobs.documents.pipeline.parsed import within
 from jobs.documents.pipeline.snapshot import SnapshotHeader, SnapshotWriter, read_snapshot
 from jobs.documents.pipeline.vectors import VectorFile, VectorWriter
 from jobs.documents.task import CLEAN_UP_DOCUMENT, CleanUpDocument, IngestDocument, Source
@@ -115,7 +116,7 @@ def _write_snapshot(attempt: Attempt, parsed: ParsedDocument, chunker: Structure
 
 def _store_assets(attempt: Attempt, assets: Iterable[Asset]) -> list[StoredAsset]:
     stored = []
-    for each in assets:
+    for each in within(assets):
         attempt.objects.put(asset_key(attempt.document_id, attempt.edition, each.key), each.content)
         stored.append(StoredAsset(each.key, each.page, each.mime_type, len(each.content)))
     return stored

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 MAX_TITLE_CHARS = 200  # a longer line is a paragraph that was marked by mistake
 MAX_PDF_HEADING_LINES = 4  # over which a heading in large type may break
 
-_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+MAX_LINE_CHARS = 1_000  # with marks and links that are not shown; taking these off may need the square of it
+
+_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{3,})[ \t]*$")
 _LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\n]*\)")
@@ -84,20 +86,26 @@ def _scan(text: str, fence: str) -> tuple[list[Heading], str]:
     before = previous = ""  # the two lines above
     offset = previous_offset = 0
     for line in text.splitlines(keepends=True):
-        bare = line.rstrip("\r\n")
+        bare = line.rstrip()
         if fence:
             if bare.strip().startswith(fence) and not bare.strip().strip(fence[0]):
                 fence = ""
         elif opened := _FENCE.match(bare):
             fence = opened[1]
-        elif marked := _ATX.match(bare):
-            found += _heading(offset, offset + len(line), len(marked[1]), marked[2] or "")
+        elif len(bare) <= MAX_LINE_CHARS and (marked := _ATX.match(bare)):
+            found += _heading(offset, offset + len(line), len(marked[1]), _unclosed(marked[2] or ""))
         elif (under := _UNDERLINE.match(bare)) and not before.strip() and _may_be_underlined(previous):
             level = 1 if under[1][0] == "=" else 2
             found += _heading(previous_offset, offset + len(line), level, previous)
         before, previous, previous_offset = previous, bare, offset
         offset += len(line)
     return found, fence
+
+
+def _unclosed(title: str) -> str:
+    """A title without the # that may close it, which stand apart."""
+    inner = title.rstrip("#")
+    return title if inner and not inner[-1].isspace() else inner
 
 
 def _heading(offset: int, end: int, level: int, markdown: str) -> Iterator[Heading]:
@@ -107,7 +115,7 @@ def _heading(offset: int, end: int, level: int, markdown: str) -> Iterator[Headi
 
 
 def _may_be_underlined(line: str) -> bool:
-    return bool(line.strip()) and "|" not in line and not line.lstrip().startswith((">", "-", "#"))
+    return 0 < len(line) <= MAX_LINE_CHARS and "|" not in line and not line.lstrip().startswith((">", "-", "#"))
 
 
 def _line_groups(text: str) -> Iterator[tuple[int, int, str]]:

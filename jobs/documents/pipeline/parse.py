@@ -2,14 +2,16 @@
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from jobs.documents import file_types
 from jobs.documents.detect import HEAD_BYTES, detect, ole_directory, type_by_name, zip_type
-from jobs.documents.pipeline.archive import images_inside, names_inside
+from jobs.documents.pipeline.archive import check_depth, images_inside, names_inside
 from jobs.documents.pipeline.extract import PARSER, clean, extract
 from jobs.documents.pipeline.headings import Page, markdown_headings, markdown_pages
+from jobs.documents.pipeline.mail import spell_out_mail
 from jobs.documents.pipeline.parsed import Asset, ParsedDocument, Parser, title_of, with_text
 from jobs.documents.pipeline.pdf import parse_pdf
 from jobs.documents.pipeline.references import restore, spell_out_word, spell_out_xml
@@ -25,6 +27,7 @@ SHEETS = (
 )
 # Read as they are: lines of them say more than a table that was made from them, and cost nothing.
 AS_IS = frozenset({file_types.PLAIN, "text/csv", "text/tab-separated-values"})
+OUTLINE = "application/xml+opml"
 MAIL = "message/rfc822"  # each part of it has an encoding of its own
 
 _HTML_HEAD = re.compile(r"\A---\n.*?\n(?:---|## [\w:.-]+: [^\n]*)\n", re.DOTALL)
@@ -84,8 +87,13 @@ def _prepared(path: Path, mime_type: str, target: Path) -> Path:
     """The file as kreuzberg reads it without loss: in UTF-8, and without character references where it drops them."""
     if mime_type in WORD:
         return target if spell_out_word(path, target) else path
-    if mime_type not in file_types.TEXT_TYPES or mime_type == MAIL:
+    if mime_type == MAIL:
+        return target if spell_out_mail(path, target, partial(_html, target.with_suffix(".html"))) else path
+    if mime_type not in file_types.TEXT_TYPES:
         return path
+    if mime_type == OUTLINE:  # of all XML that is a file of its own, the only one that is read by recursion
+        with path.open("rb") as file:
+            check_depth(file)
     encoding = encoding_of(path)
     if encoding == "utf-8" and mime_type != file_types.XML:
         return path
@@ -94,6 +102,12 @@ def _prepared(path: Path, mime_type: str, target: Path) -> Path:
             text = block if number else _XML_ENCODING.sub(r"\1", block)
             file.write(spell_out_xml(text) if mime_type == file_types.XML else text)
     return target
+
+
+def _html(part: Path, page: str) -> str:
+    """The text of HTML, by way of a file."""
+    part.write_text(page, encoding="utf-8", errors="replace")
+    return _readable(clean(extract(part, file_types.HTML, "markdown").content), file_types.HTML)
 
 
 def _document(mime_type: str, title: str | None, pages: Iterable[Page], assets: Iterable[Asset] = ()) -> ParsedDocument:

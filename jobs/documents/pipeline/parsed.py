@@ -1,5 +1,6 @@
 """What a parser gives: the port that `parse` fills."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
@@ -10,6 +11,9 @@ from jobs.documents.errors import NO_TEXT, UnreadableDocument
 from jobs.documents.pipeline.headings import Page
 
 MAX_TITLE_CHARS = 500
+MAX_ASSETS_BYTES = 512 << 20  # of one document together; a small file may unpack to twenty times that
+
+log = logging.getLogger("oomph.documents")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +67,14 @@ def title_of(given: object, first: Page) -> str | None:
     if isinstance(given, str) and (title := " ".join(given.split())):
         return title[:MAX_TITLE_CHARS]
     return next((heading.title for heading in first.headings if heading.level == 1), None)
+
+
+def within(assets: Iterable[Asset], most: int = MAX_ASSETS_BYTES) -> Iterator[Asset]:
+    """The first assets, up to `most` bytes of all."""
+    held = 0
+    for asset in assets:
+        held += len(asset.content)
+        if held > most:
+            log.warning("only the images that fit in %d MB are kept", most >> 20)
+            return
+        yield asset

@@ -27,6 +27,10 @@ _GUESSED = frozenset({
     "cp1251", "koi8_r", "koi8_u", "cp1253", "cp1256", "cp932", "shift_jis", "euc_jp", "euc_jis_2004",
     "gb18030", "gbk", "gb2312", "big5", "cp949", "euc_kr",
 })  # fmt: skip
+# Python's ways to write text, by which a file could say what no text says: half a surrogate.
+_NO_CHARSETS = frozenset(
+    {"utf-7", "unicode_escape", "raw_unicode_escape", "unicode-escape", "raw-unicode-escape", "punycode", "idna"}
+)
 _BREAKS = ("\n\n", "\n", " ")
 
 
@@ -94,9 +98,10 @@ def _declared(head: bytes) -> str | None:
     name = found[1].decode("ascii")
     try:
         b"a".decode(name)
+        codec = codecs.lookup(name).name
     except (LookupError, UnicodeError):
         return None
-    return name
+    return None if codec in _NO_CHARSETS else name
 
 
 def _first_invalid(file: BinaryIO) -> tuple[int | None, bool]:
