@@ -18,10 +18,9 @@ MAY_ASK = {
     ("jobs/scheduler.py", "now = datetime.now(UTC)"): "a new schedule's first point; ticks use the database's clock",
     ("pools/loop.py", "deadline = datetime.now(UTC) + job.timeout"): "what a handler is shown; the timer is monotonic",
     ("pools/life.py", "deadline=datetime.now(UTC) + job.timeout,"): "the same",
-    (
-        "jobs/documents/folder.py",
-        "elif time.time() - found.st_mtime > SETTLED_SECONDS and not (before and before.is_between):",
-    ): ("compared with when a file was changed, by the same clock"),
+    ("jobs/documents/folder.py", "return not 0 <= time.time() - found.st_mtime <= SETTLED_SECONDS"): (
+        "compared with when a file was changed, by the same clock"
+    ),
     ("pools/ownership.py", "born_at: float = field(default_factory=time.time)"): (
         "compared with the ctime of files in memory, by the same clock: after a step back, the watch misses those "
         "that a running job then makes and does not map"
