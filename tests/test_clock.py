@@ -25,6 +25,9 @@ MAY_ASK = {
         "compared with the ctime of files in memory, by the same clock: after a step back, the watch misses those "
         "that a running job then makes and does not map"
     ),
+    ("supervisor/doctor/database.py", "sent, started = time.time(), time.monotonic()"): (
+        "it tells how far this clock is from the server's"
+    ),
 }
 
 

@@ -125,7 +125,11 @@ def test_keys_that_this_release_does_not_know_are_passed_over(tmp_path: Path) ->
     assert read(rewrite(tmp_path / "s", extended)) == (HEADER, list(chunks(3)))
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", b"\x1f\x8b", gzip.compress(b""), gzip.compress(b"{}")])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no gzip", b"\x1f\x8b", gzip.compress(b""), gzip.compress(b"{}")],
+    ids=["empty", "no gzip", "only a mark", "of nothing", "of no lines"],
+)
 def test_another_file_is_no_snapshot(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "s").write_bytes(content)
     with pytest.raises(SnapshotError, match="The snapshot is damaged"):
