@@ -6,10 +6,10 @@ WITH known AS MATERIALIZED (
            count(*) OVER () AS kinds
       FROM background_kinds AS k ORDER BY k.kind LIMIT %(kinds)s::integer
 ), blocked AS MATERIALIZED (
-    SELECT some.kind, count(*) AS jobs
+    SELECT entry.kind, count(*) AS jobs
       FROM (SELECT job.kind::text AS kind FROM background_jobs AS job
-             WHERE job.status = 'queued' AND job.blocked LIMIT %(limit)s::integer) AS some
-     GROUP BY some.kind
+             WHERE job.status = 'queued' AND job.blocked LIMIT %(limit)s::integer) AS entry
+     GROUP BY entry.kind
 )
 SELECT known.kind, known.pool, known.paused, known.kill_streak, known.kinds, date_part('epoch', clock_timestamp()),
        queue.due::bigint, queue.scheduled::bigint, coalesce(blocked.jobs, 0),
@@ -21,18 +21,18 @@ SELECT known.kind, known.pool, known.paused, known.kill_streak, known.kinds, dat
               least(sum(scheduled.jobs), %(limit)s::integer) AS scheduled
          FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS level (priority)
         CROSS JOIN LATERAL (
-              SELECT count(*) AS jobs, min(some.run_after) AS oldest
+              SELECT count(*) AS jobs, min(entry.run_after) AS oldest
                 FROM (SELECT job.run_after FROM background_jobs AS job
                        WHERE job.kind = known.kind AND job.priority = level.priority AND job.status = 'queued'
                          AND NOT job.blocked AND job.run_after <= statement_timestamp()
-                       ORDER BY job.run_after, job.id LIMIT %(limit)s::integer) AS some
+                       ORDER BY job.run_after, job.id LIMIT %(limit)s::integer) AS entry
               ) AS due
         CROSS JOIN LATERAL (
               SELECT count(*) AS jobs
                 FROM (SELECT FROM background_jobs AS job
                        WHERE job.kind = known.kind AND job.priority = level.priority AND job.status = 'queued'
                          AND NOT job.blocked AND job.run_after > statement_timestamp()
-                       ORDER BY job.run_after, job.id LIMIT %(limit)s::integer) AS some
+                       ORDER BY job.run_after, job.id LIMIT %(limit)s::integer) AS entry
               ) AS scheduled
        ) AS queue
  ORDER BY known.kind
