@@ -10,8 +10,6 @@ import re
 import sys
 import time
 
-from jobs.subject import subject
-
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 
@@ -23,6 +21,9 @@ class OneLine(logging.Formatter):
     default_msec_format = "%s.%03dZ"
 
     def __init__(self) -> None:
+        from jobs.subject import subject  # not above: the help wants the levels, and none of what jobs need
+
+        self._subject = subject
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802  (logging's name)
@@ -30,12 +31,20 @@ class OneLine(logging.Formatter):
         return self.default_msec_format % (moment, record.msecs)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's name)
-        facts = [f"{name} {value}" for name, value in _subject_of(record).items()]
+        facts = [f"{name} {value}" for name, value in self._subject_of(record).items()]
         untold = [fact for fact in facts if not re.search(rf"\b{fact}\b", record.message)]
         return super().formatMessage(record) + (f" [{', '.join(untold)}]" if untold else "")
 
     def format(self, record: logging.LogRecord) -> str:
         return super().format(record).replace("\r", "\\r").replace("\n", "\\n")
+
+    def _subject_of(self, record: logging.LogRecord) -> dict[str, int]:
+        """`job` and `attempt`, as far as they are known."""
+        if (job_id := getattr(record, "job_id", None)) is not None:
+            attempt = getattr(record, "attempt", None)
+            return {"job": job_id} if attempt is None else {"job": job_id, "attempt": attempt}
+        job = self._subject.get()
+        return {} if job is None else {"job": job.id, "attempt": job.attempt}
 
 
 class JsonLine(OneLine):
@@ -47,22 +56,13 @@ class JsonLine(OneLine):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_subject_of(record),
+            **self._subject_of(record),
         }
         if record.exc_info:
             told["error"] = self.formatException(record.exc_info)
         if record.stack_info:
             told["stack"] = self.formatStack(record.stack_info)
         return json.dumps(told)
-
-
-def _subject_of(record: logging.LogRecord) -> dict[str, int]:
-    """`job` and `attempt`, as far as they are known."""
-    if (job_id := getattr(record, "job_id", None)) is not None:
-        attempt = getattr(record, "attempt", None)
-        return {"job": job_id} if attempt is None else {"job": job_id, "attempt": attempt}
-    job = subject.get()
-    return {} if job is None else {"job": job.id, "attempt": job.attempt}
 
 
 def configure_logging(level: str, form: str = "text") -> None:
