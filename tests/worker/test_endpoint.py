@@ -20,7 +20,9 @@ GROWTH_BYTES = 4 << 20
 
 @pytest.fixture
 def seen(bench: Bench) -> Monitor:
-    return watched(bench)[1]
+    found = watched(bench)[1]
+    found.wait_ready(200)
+    return found
 
 
 @contextmanager
@@ -116,6 +118,7 @@ def test_a_megabyte_of_headers_is_refused_unread(seen: Monitor, bench: Bench) ->
 def test_a_flood_of_connections_disturbs_no_job_and_leaves_no_memory(bench: Bench) -> None:
     worker, seen = watched(bench)
     process = psutil.Process(worker.pid)
+    seen.wait_ready(200)
     is_well(seen, bench)
     before = process.memory_info().rss
     for _ in range(10):
