@@ -124,7 +124,7 @@ class Attempts:
         """Return a claimed job that was never started, uncharged."""
         if self._meter is not None:
             self._meter.settled(job.kind, verdict)
-        self._outcomes.submit(job, AttemptReport(Returned(verdict, why)), trusted, self._progressed.set)
+        self._outcomes.submit(job.fence, job, AttemptReport(Returned(verdict, why)), trusted, self._progressed.set)
 
     def stop_all(self, intent: Intent) -> None:
         """Ask every running attempt to end."""
@@ -213,7 +213,7 @@ class Attempts:
             self._meter.ended(execution.job, report.outcome.verdict, time.monotonic() - claimed_at)
         del self._running[fence]
         self._progress.pop(fence, None)
-        self._outcomes.submit(execution.job, report, trusted, partial(self._settled, execution, pool, report))
+        self._outcomes.submit(fence, execution.job, report, trusted, partial(self._settled, execution, pool, report))
 
     def _settled(self, execution: Execution, pool: Pool, report: AttemptReport) -> None:
         self._progressed.set()

@@ -60,13 +60,13 @@ class Page:
 
     def add_histograms(self, family: Family, histograms: Histograms) -> None:
         self._begin(family)
-        names = (*family.labels, "le")
         for values, histogram in histograms:
+            labels = _labels(family.labels, values)
+            opening = f"{family.name}_bucket{labels[:-1]}," if labels else f"{family.name}_bucket{{"
             below = 0
             for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
                 below += count
-                self._lines.append(f"{family.name}_bucket{_labels(names, (*values, number(bound)))} {below}")
-            labels = _labels(family.labels, values)
+                self._lines.append(f'{opening}le="{number(bound)}"}} {below}')
             self._lines.append(f"{family.name}_sum{labels} {number(histogram.total)}")
             self._lines.append(f"{family.name}_count{labels} {below}")
 

@@ -78,14 +78,18 @@ class OutcomeWriter:
         return sum(pending.trusted() for pending in self._pending.values())
 
     def submit(
-        self, job: ClaimedJob, report: AttemptReport, trusted: Callable[[], bool], settled: Callable[[], None]
+        self,
+        fence: Fence,
+        job: ClaimedJob,
+        report: AttemptReport,
+        trusted: Callable[[], bool],
+        settled: Callable[[], None],
     ) -> None:
-        """Take over one report; `trusted()` tells whether its lease still holds.
+        """Take over one report of `job`, whose fence this is; `trusted()` tells whether its lease still holds.
 
         `settled()` is called once the report is written, refused or dropped. Bounded by the slots: an attempt keeps
         its slot until then.
         """
-        fence = job.fence
         self._pending[fence] = _Pending(job, report, trusted, settled)
         self._put(fence)
 

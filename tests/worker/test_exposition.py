@@ -8,8 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from jobs.outcome import Verdict
+from jobs.task import Pool
 from supervisor.catalog import CATALOG
 from supervisor.exposition import Family, Histogram, Page
+from supervisor.meter import MAX_KINDS, OTHER, Meter
 from supervisor.probes import Limits, Signs, why_dead, why_unready
 from supervisor.shutdown import State
 
@@ -94,3 +97,15 @@ def test_health_follows_the_signs(name: str) -> None:
     assert (why_dead(signs, LIMITS) == []) == live
     reasons = why_unready(signs, LIMITS)
     assert (len(reasons) == 1 and why in reasons[0]) if why else reasons == []
+
+
+def test_kinds_of_anybody_share_one_series_beyond_the_limit() -> None:
+    meter, page = Meter([Pool.AGENT], ["ours"]), Page()
+    for number in range(2 * MAX_KINDS):
+        meter.settled(f"kind {number}", Verdict.WORKER_LOST)
+    meter.tell(page)
+    (attempts,) = (each for each in text_string_to_metric_families(page.text()) if each.name == "oomph_attempts")
+    lost = {each.labels["kind"]: each.value for each in attempts.samples if each.labels["verdict"] == "worker_lost"}
+    assert len(lost) == MAX_KINDS
+    assert lost[OTHER] == MAX_KINDS + 1
+    assert sum(lost.values()) == 2 * MAX_KINDS
