@@ -5,7 +5,7 @@ of workers at once.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import groupby
 from operator import itemgetter
@@ -44,10 +44,21 @@ class Chores(NamedTuple):
 
 
 class Recovery:
-    """`unknown_kind_grace`: how long a job of a kind that no live worker knows may wait for one that does."""
+    """`unknown_kind_grace`: how long a job of a kind that no live worker knows may wait for one that does.
 
-    def __init__(self, database: Database, store: JobStore, *, unknown_kind_grace: timedelta) -> None:
+    `on_rescued` is called with the kind of each lost attempt, once its end is committed.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        store: JobStore,
+        *,
+        unknown_kind_grace: timedelta,
+        on_rescued: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._database = database
+        self._on_rescued = on_rescued
         self._store = store
         self._grace = unknown_kind_grace
         self._last_key = ""
@@ -67,18 +78,23 @@ class Recovery:
         more = True
         while more:
             news: list[HealthNews] = []
-            batch, more = await self._rescue_batch(passed_over, news)
+            rescued: list[str] = []
+            batch, more = await self._rescue_batch(passed_over, news, rescued)
             if batch:
                 failpoint(Failpoint.RESCUE_COMMITTED)
             for each in news:
                 tell(each)
+            for kind in rescued:
+                self._on_rescued(kind)
             settled += batch
         return settled
 
-    async def _rescue_batch(self, passed_over: list[int], news: list[HealthNews]) -> tuple[int, bool]:
+    async def _rescue_batch(
+        self, passed_over: list[int], news: list[HealthNews], rescued: list[str]
+    ) -> tuple[int, bool]:
         """Settle one batch; what cannot be settled now joins `passed_over`. Returns how many, and whether to go on.
 
-        What there is to tell, once this has returned and is committed, joins `news`.
+        What there is to tell, once this has returned and is committed, joins `news`, and the kinds `rescued`.
         """
         settled = waits = 0
         async with self._database.transaction() as session:
@@ -99,8 +115,10 @@ class Recovery:
                         break
                     if finished := await self._settle(session, *row):
                         settled += 1
-                        if isinstance(finished, Finished) and finished.news is not None:
-                            news.append(finished.news)
+                        if isinstance(finished, Finished):
+                            rescued.append(kind)
+                            if finished.news is not None:
+                                news.append(finished.news)
                     else:
                         passed_over.append(row[0])
                         waits += 1
@@ -111,7 +129,14 @@ class Recovery:
         return settled, len(rows) == RESCUE_BATCH
 
     async def _settle(
-        self, session: Session, job_id: int, claim: int, kind: str, worker_id: UUID | None, host: str | None
+        self,
+        session: Session,
+        job_id: int,
+        claim: int,
+        kind: str,
+        attempt: int,
+        worker_id: UUID | None,
+        host: str | None,
     ) -> Finished | Lost | None:
         """None where it could not be settled now."""
         why = f"the lease of worker {worker_id} on {host or 'an unknown host'} ran out while it ran this job"
@@ -125,7 +150,8 @@ class Recovery:
                 counts = await counts_as_loss(session, worker_id, kind)
                 return await self._store.finish_in(session, Fence(job_id, claim), report, counts=counts)
         except (errors.UniqueViolation, errors.LockNotAvailable) as error:
-            log.info("job %s of lost worker %s is left to the next pass: %s", job_id, worker_id, error)
+            told = {"job_id": job_id, "attempt": attempt}
+            log.info("job %s of lost worker %s is left to the next pass: %s", job_id, worker_id, error, extra=told)
             return None
 
     async def release_unknown(self, worker_id: UUID, known: Sequence[Fence]) -> int:
@@ -159,6 +185,7 @@ class Recovery:
                 kind,
                 self._grace.total_seconds(),
                 job_id,
+                extra={"job_id": job_id},
             )
         return len(rows)
 

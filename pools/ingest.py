@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from jobs.app import App
 from jobs.outcome import AttemptReport, Failed, JobError, Returned, Succeeded, Verdict
 from jobs.store import ClaimedJob
+from jobs.subject import about, subject
 from jobs.task import Pool
 from pools import process, rehearsal, shm, startup
 from pools.budget import MemoryBudget
@@ -119,6 +120,16 @@ class IngestPool:
         return 0 if self._spawner.ready is None else math.ceil(self._spawner.ready.rss_mb)
 
     @property
+    def template_restarts(self) -> int:
+        """How many templates came up after the first."""
+        return max(0, self._spawner.launched - 1)
+
+    @property
+    def children_memory_mb(self) -> list[float]:
+        """What each child with its tree held when the watch last looked, within a second; MiB."""
+        return [child.watched.used_mb for child in self._roster.children.values() if child.watched is not None]
+
+    @property
     def children(self) -> int:
         """Children that live, or are dead and not yet judged."""
         return len(self._roster.children)
@@ -164,7 +175,11 @@ class IngestPool:
             self._tasks.discard(task)
             report(_report_of(task, execution))
 
-        task = asyncio.create_task(self.run(execution), name=f"job {execution.job.id}")
+        async def run() -> AttemptReport:
+            subject.set(execution.job)  # of the task's own context, and of what it starts
+            return await self.run(execution)
+
+        task = asyncio.create_task(run(), name=f"job {execution.job.id}")
         self._tasks.add(task)
         task.add_done_callback(ended)
 
@@ -328,10 +343,11 @@ def _rehearsal() -> Execution:
 
 def _report_of(task: "asyncio.Task[AttemptReport]", execution: Execution) -> AttemptReport:
     if task.cancelled():  # nobody here does that: a handler has cancelled what is not its own
-        log.error("job %s: its attempt was cancelled from within the worker", execution.job.id)
+        told = about(execution.job)
+        log.error("job %s: its attempt was cancelled from within the worker", execution.job.id, extra=told)
         return AttemptReport(Returned(Verdict.RELEASED, "a handler cancelled the tasks of the worker"))
     if (error := task.exception()) is not None:
         # A fault of ours: whatever a job does is a report. The job must not hang on it.
-        log.error("job %s: its pool failed", execution.job.id, exc_info=error)
+        log.error("job %s: its pool failed", execution.job.id, exc_info=error, extra=about(execution.job))
         return AttemptReport(Failed(describe(error)))
     return task.result()

@@ -30,6 +30,8 @@ from jobs.outcome import (
     Succeeded,
     Verdict,
 )
+from jobs.store import ClaimedJob
+from jobs.subject import about, subject
 from jobs.task import PermanentError, Snooze
 from pools.deadlines import Deadlines
 from pools.errors import describe, invalid_payload
@@ -145,6 +147,7 @@ class _Coroutine(_Run):
         )
 
     async def _contained(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseModel | None:
+        subject.set(self._execution.job)  # of the task's own context, and of what it starts
         self._coroutine = function(*arguments)
         try:
             return await self._coroutine  # type: ignore[no-any-return]
@@ -172,7 +175,8 @@ class _Coroutine(_Run):
     def _look_again(self) -> None:
         if self._report is None:
             return
-        log.error("job %s ignores its cancellation and is disowned:\n%s", self._execution.job.id, self._stack())
+        job = self._execution.job
+        log.error("job %s ignores its cancellation and is disowned:\n%s", job.id, self._stack(), extra=about(job))
         self._disown()
 
 
@@ -182,7 +186,7 @@ class _Thread(_Run):
         # A daemon: a disowned thread must not keep the process from ending.
         self._thread = threading.Thread(
             target=_settle_from_thread,
-            args=(future, function, arguments),
+            args=(future, function, arguments, self._execution.job),
             name=f"job {self._execution.job.id}",
             daemon=True,
         )
@@ -194,13 +198,18 @@ class _Thread(_Run):
             return
         frame = sys._current_frames().get(self._thread.ident or 0)
         self._frames = "".join(traceback.format_stack(frame)) if frame else ""
-        log.warning("job %s runs in a thread, which cannot be stopped; it is disowned", self._execution.job.id)
+        job = self._execution.job
+        log.warning("job %s runs in a thread, which cannot be stopped; it is disowned", job.id, extra=about(job))
         self._disown()
 
 
 def _settle_from_thread(
-    future: "asyncio.Future[BaseModel | None]", function: Callable[..., Any], arguments: tuple[Any, ...]
+    future: "asyncio.Future[BaseModel | None]",
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    job: ClaimedJob,
 ) -> None:
+    subject.set(job)  # of this thread
     result: Any = None
     failure: BaseException | None = None
     try:

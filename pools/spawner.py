@@ -45,6 +45,7 @@ class Spawner:
         self._mark = mark
         self._method = method
         self.ready: Ready | None = None
+        self.launched = 0  # templates that came up
         self._template: Template | None = None
         self._held: set[Template] = set()  # also those that survive SIGKILL
         self._up = asyncio.Event()
@@ -120,6 +121,7 @@ class Spawner:
             template.kill("its start was cancelled")
             raise
         self._up.set()
+        self.launched += 1
         log.info("template up: pid %d, %.0f MB", template.pid, self.ready.rss_mb)
         if self.ready.forks_twice:
             log.info("each child costs two forks, because %s", self.ready.forks_twice)

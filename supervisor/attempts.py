@@ -11,16 +11,21 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from jobs.app import App
 from jobs.database import DatabaseUnavailable
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import AttemptReport, Died, Failed, JobError, Returned, Succeeded, Verdict
 from jobs.store import ClaimedJob, Fence, JobStore
+from jobs.subject import about
 from jobs.task import Pool
 from pools.errors import describe
 from pools.execution import Execution, Intent, JobPool, Report
 from supervisor.outcomes import OutcomeWriter
+
+if TYPE_CHECKING:
+    from supervisor.meter import Meter
 
 log = logging.getLogger("oomph.attempts")
 
@@ -44,6 +49,7 @@ class Attempts:
         pools: Mapping[Pool, JobPool],
         slots: Mapping[Pool, int],
         on_slot: Callable[[Pool, bool], None],
+        meter: "Meter | None" = None,
     ) -> None:
         self._app = app
         self._store = store
@@ -51,6 +57,7 @@ class Attempts:
         self._pools = pools
         self._slots = dict(slots)
         self._on_slot = on_slot
+        self._meter = meter
         self._running: dict[Fence, Execution] = {}
         self._progress: dict[Fence, tuple[float, str]] = {}
         self._progressed = asyncio.Event()
@@ -93,11 +100,11 @@ class Attempts:
         assert len(jobs) <= self.free_slots(pool), "claimed more than the free slots"
         self._in_use[pool] += len(jobs)
         handlers, publish, reported = self._app.handlers, self._publish, self._reported
-        begins = []
+        begins, claimed_at = [], time.monotonic()
         for job in jobs:
             fence = job.fence
             execution = self._running[fence] = Execution(job, handlers[job.kind], publish)
-            begins.append((execution, partial(reported, execution, fence, pool, trusted)))
+            begins.append((execution, partial(reported, execution, fence, pool, trusted, claimed_at)))
         if more_follow:
             asyncio.get_running_loop().call_soon(self._begin, self._pools[pool], begins)
             asyncio.get_running_loop().call_soon(self._pools[pool].expect_more)
@@ -110,12 +117,14 @@ class Attempts:
                 pool.begin(execution, report)
             except Exception as error:
                 # A pool never raises for what a job does, so this is a fault of ours; the job must not hang on it.
-                log.exception("job %s: its pool failed", execution.job.id)
+                log.exception("job %s: its pool failed", execution.job.id, extra=about(execution.job))
                 report(AttemptReport(Failed(describe(error))))
 
     def give_back(self, job: ClaimedJob, trusted: Callable[[], bool], verdict: Verdict, why: str) -> None:
         """Return a claimed job that was never started, uncharged."""
-        self._outcomes.submit(job.fence, AttemptReport(Returned(verdict, why)), trusted, self._progressed.set)
+        if self._meter is not None:
+            self._meter.settled(job.kind, verdict)
+        self._outcomes.submit(job.fence, job, AttemptReport(Returned(verdict, why)), trusted, self._progressed.set)
 
     def stop_all(self, intent: Intent) -> None:
         """Ask every running attempt to end."""
@@ -126,7 +135,7 @@ class Attempts:
         """End the attempts that an operator wants cancelled."""
         for fence in fences:
             if (execution := self._running.get(fence)) is not None:
-                log.info("job %s is cancelled by an operator", fence.id)
+                log.info("job %s is cancelled by an operator", fence.id, extra=about(execution.job))
                 execution.stop(Intent.CANCEL)
 
     async def release_paused(self) -> float:
@@ -172,8 +181,11 @@ class Attempts:
                     case "succeeded":  # by its handler's own transaction, after which it still works
                         pass
                     case _:
-                        log.warning("job %s: its progress is refused, its lease was lost", fence.id)
-                        self._running[fence].stop(Intent.LEASE_LOST)
+                        execution = self._running[fence]
+                        log.warning(
+                            "job %s: its progress is refused, its lease was lost", fence.id, extra=about(execution.job)
+                        )
+                        execution.stop(Intent.LEASE_LOST)
         return PROGRESS_SECONDS
 
     def _publish(self, execution: Execution, fraction: float, note: str) -> None:
@@ -182,18 +194,26 @@ class Attempts:
             self._progress[fence] = (fraction, note)
 
     def _reported(
-        self, execution: Execution, fence: Fence, pool: Pool, trusted: Callable[[], bool], report: AttemptReport
+        self,
+        execution: Execution,
+        fence: Fence,
+        pool: Pool,
+        trusted: Callable[[], bool],
+        claimed_at: float,
+        report: AttemptReport,
     ) -> None:
         try:
             failpoint(Failpoint.REPORTED)
         except Exception as error:
-            log.exception("job %s: its report failed", fence.id)
+            log.exception("job %s: its report failed", fence.id, extra=about(execution.job))
             report = AttemptReport(Failed(describe(error)))
         if isinstance(report.outcome, Failed | Died) and report.outcome.error.message:
             _log_end(execution.job, report.outcome.verdict, report.outcome.error)
+        if self._meter is not None:
+            self._meter.ended(execution.job, report.outcome.verdict, time.monotonic() - claimed_at)
         del self._running[fence]
         self._progress.pop(fence, None)
-        self._outcomes.submit(fence, report, trusted, partial(self._settled, execution, pool, report))
+        self._outcomes.submit(fence, execution.job, report, trusted, partial(self._settled, execution, pool, report))
 
     def _settled(self, execution: Execution, pool: Pool, report: AttemptReport) -> None:
         self._progressed.set()
@@ -212,4 +232,13 @@ def _log_end(job: ClaimedJob, verdict: Verdict, error: JobError) -> None:
     places = _PLACE.findall(error.frames)
     where = " at {}:{} in {}".format(*places[-1]) if places else ""
     told = f"{error.type}: {error.message}{where}"
-    log.warning("job %s (%s) attempt %s of %s %s: %s", job.id, job.kind, job.attempt, job.max_attempts, verdict, told)
+    log.warning(
+        "job %s (%s) attempt %s of %s %s: %s",
+        job.id,
+        job.kind,
+        job.attempt,
+        job.max_attempts,
+        verdict,
+        told,
+        extra=about(job),
+    )

@@ -12,6 +12,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from jobs.app import App
@@ -23,6 +24,9 @@ from jobs.task import Pool
 from supervisor.attempts import Attempts
 from supervisor.herd import Herd
 from supervisor.reach import Reach
+
+if TYPE_CHECKING:
+    from supervisor.meter import Meter
 
 MAX_BATCH = 333  # jobs a claim: with more of them, the first wait longer and nothing is gained
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
@@ -54,6 +58,7 @@ class Claims:
         may_claim: Callable[[], bool],
         ready: Mapping[Pool, Callable[[], bool]],
         poll: float,
+        meter: "Meter | None" = None,
     ) -> None:
         self._worker_id = worker_id
         self._kinds = {pool: app.kinds(pool) for pool in pools}
@@ -65,6 +70,7 @@ class Claims:
         self._may_claim = may_claim
         self._ready = ready
         self._poll = poll
+        self._meter = meter
         self._wake = {pool: asyncio.Event() for pool in pools}
         for event in self._wake.values():
             event.set()
@@ -78,7 +84,9 @@ class Claims:
         self._heard: dict[Pool, set[str]] = {pool: set() for pool in pools}  # what the next claim comes for
         self._looks_after = dict.fromkeys(pools, True)  # the next claim, also if it takes nothing
         self._reach = {pool: Reach() for pool in pools}
-        self._claiming: set[Pool] = set()
+        self._claiming: dict[Pool, float] = {}  # since when
+        self._looking_since: float | None = None
+        self.looked_at: float | None = None  # when the last look at the queue came back, by the monotonic clock
         self._rounds = dict.fromkeys(pools, 0)  # how many claims have begun
         self._is_dear = False  # to look at all of the queue
         self._next_whole_look = 0.0
@@ -132,6 +140,11 @@ class Claims:
         at_rest = not self._turn.locked() and not any(event.is_set() for event in self._wake.values())
         return at_rest and all(self._idle.values())
 
+    def asking_for(self, now: float) -> float:
+        """The longest that a claim or a look is on its way at this moment of the monotonic clock; 0 without any."""
+        since = [*self._claiming.values(), *([] if self._looking_since is None else [self._looking_since])]
+        return now - min(since, default=now)
+
     def pause_after(self, seconds: float) -> float:
         """How long not to ask again what took `seconds`, because of all that an old snapshot keeps in the indexes."""
         return min(DEAR_SHARE * seconds, DEAR_SECONDS) if self._is_dear else 0.0
@@ -142,11 +155,11 @@ class Claims:
         await event.wait()
         while event.is_set():  # without a pause: the next claim goes out before the handlers of the last take the loop
             event.clear()
-            self._claiming.add(pool)
+            self._claiming[pool] = time.monotonic()
             try:
                 await self._claim_what_fits(pool, event)
             finally:
-                self._claiming.discard(pool)
+                del self._claiming[pool]
         return 0
 
     async def _claim_what_fits(self, pool: Pool, event: asyncio.Event) -> None:
@@ -175,9 +188,13 @@ class Claims:
         began = time.monotonic()
         known = [seconds for seconds in self._reaches(began).values() if not math.isinf(seconds)]
         is_whole = not known or began >= self._next_whole_look
-        await self._look(list(self._wake), math.inf if is_whole else max(known), claim_due=True)
+        self._looking_since = began
+        try:
+            await self._look(list(self._wake), math.inf if is_whole else max(known), claim_due=True)
+        finally:
+            self._looking_since = None
+        self.looked_at = now = time.monotonic()
         if is_whole:
-            now = time.monotonic()
             self._next_whole_look = now + self.pause_after(now - began)
         return self._poll * random.uniform(0.9, 1.0)  # a fleet does not look in one moment
 
@@ -220,6 +237,8 @@ class Claims:
             sent_at = time.monotonic()
             marks, seconds = reach.marks(sent_at), reach.seconds(sent_at) if self._is_dear else math.inf
             claim = await self._store.claim(self._worker_id, pool, kinds, slots, seconds, marks)
+            if self._meter is not None:
+                self._meter.claimed(pool, claim.jobs, time.monotonic() - sent_at)
             if claim.jobs:
                 failpoint(Failpoint.CLAIMED)
             taken = len(claim.jobs)

@@ -20,6 +20,7 @@ def explain(error: Exception) -> str | None:
     from pools.process import NotSupported
     from pools.template_hold import TemplateError
     from supervisor.embedded import EmbeddedServerError
+    from supervisor.endpoint import EndpointError
     from supervisor.settings import SettingsError
 
     match error:
@@ -34,7 +35,7 @@ def explain(error: Exception) -> str | None:
             return f"the database does not answer: {error}"
         case ControlError() | DocumentError() | AppError() | SchemaError():
             return str(error)
-        case EmbeddedServerError() | TemplateError() | NotSupported():
+        case EmbeddedServerError() | EndpointError() | TemplateError() | NotSupported():
             return str(error)
         case _:
             return None

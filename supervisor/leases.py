@@ -26,6 +26,7 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
 import psycopg
@@ -47,7 +48,8 @@ class LeaseKeeper:
     """Keeps the lease of one worker id; a lost lease is never regained, a new id needs a new keeper.
 
     Times in seconds. `on_lost` is called once, on the supervisor's loop, and tells every attempt to end. `last_resort`
-    is called from the keeper's thread where the loop is blocked, just before the process ends itself.
+    is called from the keeper's thread where the loop is blocked, just before the process ends itself. `on_pong` is
+    called on the loop, ten times a second, with the seconds that it took to come to that.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class LeaseKeeper:
         registered_at: float,
         on_lost: Callable[[], None],
         last_resort: Callable[[], None],
+        on_pong: Callable[[float], None] | None = None,
     ) -> None:
         self._url = url
         self._worker_id = worker_id
@@ -72,6 +75,7 @@ class LeaseKeeper:
         self._block_warning = block_warning
         self._on_lost = on_lost
         self._last_resort = last_resort
+        self._on_pong = on_pong
         self._lost_seen = threading.Event()
         self._stopping = threading.Event()
         self._loop = asyncio.get_running_loop()
@@ -170,11 +174,13 @@ class LeaseKeeper:
                 log.warning("the loop has been blocked for %.1f s at:\n%s", silent, self._blocking_frame())
             # A loop that is closed has nothing left to stop.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._answer)
+                self._loop.call_soon_threadsafe(partial(self._answer, now))
             await asyncio.sleep(WATCH_SECONDS)
 
-    def _answer(self) -> None:
+    def _answer(self, sent: float) -> None:
         self._pong = time.monotonic()
+        if self._on_pong is not None:
+            self._on_pong(self._pong - sent)
 
     def _give_up(self) -> None:
         failpoint(Failpoint.LEASE_LOST)

@@ -1,10 +1,17 @@
-"""The log of a worker: one line a record on stderr, `time level logger message`, times in UTC."""
+"""The log of a worker: one line a record on stderr, for people or for machines, times in UTC.
 
+What concerns a job says which, and which attempt (see `jobs.subject`): as fields of their own in JSON, and at the end
+of a line for people where the message does not say it itself.
+"""
+
+import json
 import logging
+import re
 import sys
 import time
 
 LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
 
 
 class OneLine(logging.Formatter):
@@ -14,20 +21,54 @@ class OneLine(logging.Formatter):
     default_msec_format = "%s.%03dZ"
 
     def __init__(self) -> None:
+        from jobs.subject import subject  # not above: the help wants the levels, and none of what jobs need
+
+        self._subject = subject
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802  (logging's name)
-        moment = super().formatTime(record, datefmt)
+        moment = super().formatTime(record, datefmt or self.datefmt)
         return self.default_msec_format % (moment, record.msecs)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  (logging's name)
+        facts = [f"{name} {value}" for name, value in self._subject_of(record).items()]
+        untold = [fact for fact in facts if not re.search(rf"\b{fact}\b", record.message)]
+        return super().formatMessage(record) + (f" [{', '.join(untold)}]" if untold else "")
 
     def format(self, record: logging.LogRecord) -> str:
         return super().format(record).replace("\r", "\\r").replace("\n", "\\n")
 
+    def _subject_of(self, record: logging.LogRecord) -> dict[str, int]:
+        """`job` and `attempt`, as far as they are known."""
+        if (job_id := getattr(record, "job_id", None)) is not None:
+            attempt = getattr(record, "attempt", None)
+            return {"job": job_id} if attempt is None else {"job": job_id, "attempt": attempt}
+        job = self._subject.get()
+        return {} if job is None else {"job": job.id, "attempt": job.attempt}
 
-def configure_logging(level: str) -> None:
+
+class JsonLine(OneLine):
+    """A record as one JSON object a line: time, level, logger, message, and where there are any job, attempt, error."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": self.formatTime(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **self._subject_of(record),
+        }
+        if record.exc_info:
+            told["error"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            told["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(told)
+
+
+def configure_logging(level: str, form: str = "text") -> None:
     """Send all records of at least `level` to stderr; libraries' own chatter below WARNING is left out."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OneLine())
+    handler.setFormatter(JsonLine() if form == "json" else OneLine())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for library in ("asyncio", "psycopg", "psycopg.pool"):
         logging.getLogger(library).setLevel(logging.WARNING)

@@ -10,11 +10,12 @@ them do, and those that were refused take turns behind one of the writers: so th
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -22,7 +23,11 @@ from jobs.database import DatabaseUnavailable, Locked
 from jobs.failpoints import Failpoint, failpoint
 from jobs.health import tell
 from jobs.outcome import AttemptReport, Failed, JobError, Succeeded, Verdict
-from jobs.store import Fence, Finished, JobStore, Lost
+from jobs.store import ClaimedJob, Fence, Finished, JobStore, Lost
+from jobs.subject import about
+
+if TYPE_CHECKING:
+    from supervisor.meter import Meter
 
 log = logging.getLogger("oomph.outcomes")
 
@@ -40,6 +45,7 @@ _REFUSED = (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError)
 
 @dataclass(eq=False, slots=True)
 class _Pending:
+    job: ClaimedJob
     report: AttemptReport
     trusted: Callable[[], bool]
     settled: Callable[[], None]
@@ -51,8 +57,9 @@ class _Pending:
 class OutcomeWriter:
     """One for the life of the process; a report outlives the worker id that it belongs to only as a refund."""
 
-    def __init__(self, store: JobStore) -> None:
+    def __init__(self, store: JobStore, meter: "Meter | None" = None) -> None:
         self._store = store
+        self._meter = meter
         self._pending: dict[Fence, _Pending] = {}
         self._waiting: deque[Fence] = deque()
         self._news = asyncio.Event()
@@ -71,14 +78,19 @@ class OutcomeWriter:
         return sum(pending.trusted() for pending in self._pending.values())
 
     def submit(
-        self, fence: Fence, report: AttemptReport, trusted: Callable[[], bool], settled: Callable[[], None]
+        self,
+        fence: Fence,
+        job: ClaimedJob,
+        report: AttemptReport,
+        trusted: Callable[[], bool],
+        settled: Callable[[], None],
     ) -> None:
-        """Take over one report; `trusted()` tells whether its lease still holds.
+        """Take over one report of `job`, whose fence this is; `trusted()` tells whether its lease still holds.
 
         `settled()` is called once the report is written, refused or dropped. Bounded by the slots: an attempt keeps
         its slot until then.
         """
-        self._pending[fence] = _Pending(report, trusted, settled)
+        self._pending[fence] = _Pending(job, report, trusted, settled)
         self._put(fence)
 
     async def run(self) -> None:
@@ -108,7 +120,9 @@ class OutcomeWriter:
             results[fence] = outcome.result
         try:
             failpoint(Failpoint.OUTCOME_TAKEN)
+            began = time.monotonic()
             lost = await self._store.complete(results)
+            self._wrote(began)
         except DatabaseUnavailable as error:
             self._later(fences, error)
             return
@@ -132,9 +146,13 @@ class OutcomeWriter:
         async with self._turn(pending):
             try:
                 failpoint(Failpoint.OUTCOME_TAKEN)
-                match await self._store.finish(fence, pending.report, lock_ms=self._lock_ms()):
+                began = time.monotonic()
+                written = await self._store.finish(fence, pending.report, lock_ms=self._lock_ms())
+                self._wrote(began)
+                match written:
                     case Finished(status, news):
-                        log.info("job %s %s: %s", fence.id, pending.report.outcome.verdict, status)
+                        verdict = pending.report.outcome.verdict
+                        log.info("job %s %s: %s", fence.id, verdict, status, extra=about(pending.job))
                         if news is not None:
                             tell(news)
                     case Lost():
@@ -143,7 +161,7 @@ class OutcomeWriter:
                 self._later([fence], error)
                 return
             except _REFUSED as error:
-                log.exception("job %s: its outcome cannot be stored", fence.id)
+                log.exception("job %s: its outcome cannot be stored", fence.id, extra=about(pending.job))
                 if pending.unstorable:  # even the plain report was refused: the job is given back by its own name
                     self._settled(fence)
                     return
@@ -151,7 +169,7 @@ class OutcomeWriter:
                 self._put(fence)
                 return
             except Exception as error:
-                log.exception("job %s: its outcome could not be written", fence.id)
+                log.exception("job %s: its outcome could not be written", fence.id, extra=about(pending.job))
                 self._later([fence], error)
                 return
         self._settled(fence)
@@ -160,10 +178,13 @@ class OutcomeWriter:
         status = await self._store.status(fence)
         # Without trust somebody else may have written it.
         if pending.tries and pending.trusted() and status not in (None, "running"):
-            log.info("job %s: its outcome was written before the answer was lost", fence.id)
+            log.info("job %s: its outcome was written before the answer was lost", fence.id, extra=about(pending.job))
         else:
             log.warning(
-                "job %s: the outcome %s is refused, its lease was lost", fence.id, pending.report.outcome.verdict
+                "job %s: the outcome %s is refused, its lease was lost",
+                fence.id,
+                pending.report.outcome.verdict,
+                extra=about(pending.job),
             )
 
     @asynccontextmanager
@@ -184,14 +205,20 @@ class OutcomeWriter:
             pending.tries += 1
             pending.locked = isinstance(error, Locked)
             if not pending.trusted() and pending.report.outcome.verdict is not Verdict.LEASE_LOST:
-                log.error("job %s: its outcome is dropped with the lost lease: %s", fence.id, error)
+                told = about(pending.job)
+                log.error("job %s: its outcome is dropped with the lost lease: %s", fence.id, error, extra=told)
                 self._settled(fence)
                 continue
             if pending.tries == 1:
                 waits_for = "a lock that somebody holds" if pending.locked else "the database"
-                log.warning("job %s: its outcome waits for %s: %s", fence.id, waits_for, error)
+                told = about(pending.job)
+                log.warning("job %s: its outcome waits for %s: %s", fence.id, waits_for, error, extra=told)
             delay = min(FIRST_RETRY * 2 ** min(pending.tries, 10), LAST_RETRY)
             asyncio.get_running_loop().call_later(delay, self._put, fence)
+
+    def _wrote(self, began: float) -> None:
+        if self._meter is not None:
+            self._meter.wrote(time.monotonic() - began)
 
     def _settled(self, fence: Fence) -> None:
         self._pending.pop(fence).settled()

@@ -44,7 +44,7 @@ def serve(options: Options) -> int:
 
     Raises what `supervisor.errors.explain` knows where something is wrong; nothing is left running then.
     """
-    configure_logging(options.log_level)
+    configure_logging(options.log_level, os.environ.get("WORKER_LOG_FORMAT", ""))
     named = bool(options.database) or options.embedded is not None
     settings = _settings(options.app, options.pools, named_database=named)
 

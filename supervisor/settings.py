@@ -5,9 +5,10 @@ The defaults are chosen for a host of its own; what they assume stands beside th
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,6 +22,7 @@ from pydantic import (
 from jobs import failpoints
 from jobs.task import Pool
 
+LAST_PORT = 65_535
 HEARTBEATS_PER_LEASE = 3  # two renewals may fail before the lease is at risk
 
 
@@ -34,6 +36,24 @@ def _split(value: Any) -> Any:
 
 def _split_paths(value: Any) -> Any:
     return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+
+
+def _address(value: str) -> str:
+    host_and_port(value)
+    return value
+
+
+def host_and_port(address: str) -> tuple[str, int] | None:
+    """What `WORKER_HTTP` names: this machine alone unless it names a host; None where it is empty.
+
+    Raises `ValueError`.
+    """
+    if not address:
+        return None
+    host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) <= LAST_PORT):
+        raise ValueError("no port")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
 class Settings(BaseModel):
@@ -135,6 +155,14 @@ class Settings(BaseModel):
     worker_block_warning_seconds: float = Field(
         default=1, ge=0.1, le=300, description="A handler that blocks the loop this long is named in the log."
     )
+    worker_log_format: Literal["text", "json"] = Field(
+        default="text", description="`json` writes one object a line, with job and attempt as fields of their own."
+    )
+    worker_http: Annotated[str, AfterValidator(_address)] = Field(
+        default="",
+        description="`PORT` or `HOST:PORT` for `/metrics`, `/livez` and `/readyz`; without a host only this machine "
+        "reaches them. Empty serves none.",
+    )
 
     @field_validator("worker_pools")
     @classmethod
@@ -191,11 +219,11 @@ def _told(detail: Mapping[str, Any], overrides: Mapping[str, Any]) -> str:
 def _allowed(field: str) -> str:
     if field == "worker_pools":
         return f"allowed is a comma-separated list of {', '.join(Pool)}"
-    if field == "worker_listen":
-        return "allowed are on and off"
-    if field == "worker_ingest_start_method":
-        return "allowed are fork and exec"
+    if field == "worker_http":
+        return "must be a port from 0 to 65,535 (0 takes a free one), or a host and a port such as 127.0.0.1:9100"
     info = Settings.model_fields[field]
+    if get_origin(info.annotation) is Literal:
+        return f"allowed are {' and '.join(get_args(info.annotation))}"
     bounds = {
         name: value
         for bound in info.metadata

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from jobs.app import App
 from jobs.database import DatabaseUnavailable
@@ -19,6 +20,9 @@ from supervisor.attempts import Attempts
 from supervisor.claims import Claims
 from supervisor.leases import LeaseKeeper
 from supervisor.settings import Settings
+
+if TYPE_CHECKING:
+    from supervisor.meter import Meter
 
 log = logging.getLogger("oomph.worker")
 
@@ -47,6 +51,7 @@ class Tenure:
         ready: Mapping[Pool, Callable[[], bool]],
         on_lost: Callable[[], None],
         last_resort: Callable[[], None],
+        meter: "Meter | None" = None,
     ) -> "Tenure":
         """Register under a new id and keep its lease. Raises `DatabaseUnavailable`; nothing is started then.
 
@@ -75,6 +80,7 @@ class Tenure:
                 registered_at=sent,
                 on_lost=on_lost,
                 last_resort=last_resort,
+                on_pong=None if meter is None else meter.lagged,
             )
             if keeper.trusted:
                 break
@@ -93,6 +99,7 @@ class Tenure:
             may_claim=lambda: running() and keeper.trusted,
             ready=ready,
             poll=settings.worker_poll_seconds,
+            meter=meter,
         )
         return cls(worker_id, keeper, claims, store)
 

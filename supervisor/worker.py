@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from jobs.app import App
 from jobs.database import Database, DatabaseUnavailable
 from jobs.failpoints import Failpoint, failpoint
+from jobs.outcome import Verdict
 from jobs.recovery import Recovery
 from jobs.scheduler import Scheduler
 from jobs.store import JobStore
@@ -37,6 +38,8 @@ from supervisor.tenure import Tenure
 
 if TYPE_CHECKING:
     from pools.ingest import IngestPool
+    from supervisor.meter import Meter
+    from supervisor.observatory import Observatory
 
 log = logging.getLogger("oomph.worker")
 
@@ -71,14 +74,16 @@ class Worker:
             pause_after=settings.worker_pause_after_kills,
         )
         grace = timedelta(seconds=settings.worker_unknown_kind_grace_seconds)
-        self._recovery = Recovery(self._database, self._store, unknown_kind_grace=grace)
+        self._meter = self._make_meter()
+        self._recovery = Recovery(self._database, self._store, unknown_kind_grace=grace, on_rescued=self._on_rescued)
         self._scheduler = Scheduler(self._database, app, name=settings.worker_app)
-        self._outcomes = OutcomeWriter(self._store)
+        self._outcomes = OutcomeWriter(self._store, self._meter)
         self._ingest: IngestPool | None = None
         self._pools = {pool: self._make_pool(pool) for pool in settings.worker_pools}
         slots = {pool: settings.concurrency(pool) for pool in self._pools}
-        self._attempts = Attempts(app, self._store, self._outcomes, self._pools, slots, self._slot_freed)
+        self._attempts = Attempts(app, self._store, self._outcomes, self._pools, slots, self._slot_freed, self._meter)
         self._clean_up = CleanUp(self._recovery, self._attempts, lambda: self._worker)
+        self._observatory = self._make_observatory()
 
     async def run(self) -> int:
         """Serve until a signal, or until nothing is left with `drain`.
@@ -104,6 +109,9 @@ class Worker:
         return 0
 
     async def _start(self) -> None:
+        if self._observatory is not None:
+            self._observatory.open()
+            self._serve_forever("http", self._observatory.serve_once)
         await self._database.open()
         for pool in self._pools.values():
             await pool.start()
@@ -173,6 +181,8 @@ class Worker:
 
     async def _leave(self) -> None:
         await asyncio.gather(*self._services, return_exceptions=True)
+        if self._observatory is not None:
+            await self._observatory.close()
         if self._listener is not None:
             await self._listener.stop()
         if self._tenure is not None:
@@ -197,6 +207,7 @@ class Worker:
             ready={pool: self._is_ready(pool) for pool in self._pools},
             on_lost=self._on_lease_lost,
             last_resort=self._kill_children,
+            meter=self._meter,
         )
         self._lease_lost = False
         if before is not None:
@@ -299,6 +310,34 @@ class Worker:
             options=ingest_options(self._settings),
         )
         return self._ingest
+
+    def _make_meter(self) -> "Meter | None":
+        if not self._settings.worker_http:
+            return None
+        from supervisor.meter import Meter  # nothing of this where nobody asks for it
+
+        pools = self._settings.worker_pools
+        return Meter(pools, [kind for pool in pools for kind in self._app.kinds(pool)])
+
+    def _make_observatory(self) -> "Observatory | None":
+        if self._meter is None:
+            return None
+        from supervisor.observatory import Observatory, Parts
+
+        parts = Parts(
+            database=self._database,
+            attempts=self._attempts,
+            pools=list(self._pools),
+            ingest=self._ingest,
+            state=lambda: self._state,
+            tenure=lambda: self._tenure,
+            listener=lambda: self._listener,
+        )
+        return Observatory(self._settings, self._meter, parts)
+
+    def _on_rescued(self, kind: str) -> None:
+        if self._meter is not None:
+            self._meter.settled(kind, Verdict.WORKER_LOST)
 
     def _is_ready(self, pool: Pool) -> Callable[[], bool]:
         if pool is Pool.INGEST and self._ingest is not None:

@@ -92,13 +92,16 @@ def test_a_worker_with_an_embedded_database_makes_it_and_says_where_it_is() -> N
 
 def test_every_wrong_setting_has_its_line(anywhere: Oomph) -> None:
     told = anywhere(
-        "worker", WORKER_INGEST_MEMORY_MB="lots", WORKER_LEASE_SECONDS="1", WORKER_LISTEN="maybe"
+        "worker", WORKER_INGEST_MEMORY_MB="lots", WORKER_LEASE_SECONDS="1", WORKER_LISTEN="maybe", WORKER_HTTP="web",
+        WORKER_LOG_FORMAT="xml",
     ).refused()  # fmt: skip
     lines = told.splitlines()
     for expected in (
         "WORKER_INGEST_MEMORY_MB=lots: must be a whole number from 1 to",
         "WORKER_LEASE_SECONDS=1: must be a number from 2 to 3,600",
         "WORKER_LISTEN=maybe: allowed are on and off",
+        "WORKER_LOG_FORMAT=xml: allowed are text and json",
+        "WORKER_HTTP=web: must be a port from 0 to 65,535",
         "no app is named. Either set WORKER_APP (or pass --app)",
         "no database is named. Either set DATABASE_URL",
     ):

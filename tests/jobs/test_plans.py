@@ -173,6 +173,11 @@ async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore)
         "cancel_job": {"id": 1, "error": None},
         "retry_job": {"id": 1},
     }
+    with db.transaction():
+        db.execute(statement("by_index"), {"milliseconds": 1_000})
+        sampled = plan(db, "queue_sample", kinds=200, limit=10_000)
+    ours = [node for node in sampled if node.get("Relation Name") == "background_jobs"]
+    assert {node["Index Name"] for node in ours} == {"background_jobs_claim", "background_jobs_blocked"}
     walking = {
         name: node["Node Type"]
         for name, parameters in hot.items()

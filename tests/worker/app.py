@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ctypes
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ import psycopg
 from pydantic import BaseModel, model_serializer
 
 from jobs import App, Handler, JobContext, Payload, PermanentError, Pool, Schedule, Snooze, Task, Tick
+
+log = logging.getLogger("app")
 
 
 class Work(Payload):
@@ -81,6 +84,9 @@ async def on_loop(payload: Work, job: JobContext) -> Answer:
             await asyncio.sleep(payload.seconds)
         case "block":
             time.sleep(payload.seconds)  # noqa: ASYNC251  (the fault that this kind is for)
+        case "log":
+            await asyncio.to_thread(log.warning, payload.text)
+            raise RuntimeError(payload.text)
         case "fail":
             raise RuntimeError(payload.text)
         case "wait and fail":
@@ -136,6 +142,8 @@ async def on_loop(payload: Work, job: JobContext) -> Answer:
 def in_thread(payload: Work) -> Answer:
     if payload.do == "wait":
         time.sleep(payload.seconds)
+    if payload.do == "log":
+        log.warning(payload.text)
     return Answer(pid=os.getpid(), text=payload.text)
 
 
@@ -150,6 +158,8 @@ def in_child(payload: Work, job: JobContext) -> Answer:
             os.write(2, b"from stderr\n")
             ctypes.CDLL(None).puts(b"from a C library")
             ctypes.CDLL(None).fflush(None)
+        case "log":
+            log.warning(payload.text)
         case "be killed":
             os.kill(os.getpid(), signal.SIGKILL)
         case "be killed once" if job.attempt == 1:

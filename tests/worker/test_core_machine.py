@@ -53,10 +53,10 @@ class Witness(OutcomeWriter):
         self.reports: Counter[Fence] = Counter()
         self.verdicts: dict[Fence, Verdict] = {}
 
-    def submit(self, fence: Fence, report: AttemptReport, trusted: object, settled: object) -> None:
+    def submit(self, fence: Fence, job: ClaimedJob, report: AttemptReport, trusted: object, settled: object) -> None:
         self.reports[fence] += 1
         self.verdicts[fence] = report.outcome.verdict
-        super().submit(fence, report, trusted, settled)  # type: ignore[arg-type]
+        super().submit(fence, job, report, trusted, settled)  # type: ignore[arg-type]
 
 
 class Core(RuleBasedStateMachine):

@@ -21,6 +21,7 @@ FOREIGN_TO_WORKER = {
     *("argparse", "http", "multiprocessing", "concurrent.futures.process", "sqlite3", "unittest", "xml"),
 }
 ONLY_FOR_CHILDREN = {"pools.ingest", "pools.spawner", "pools.template_hold", "pools.life", "pools.frames", "resource"}
+ONLY_FOR_MONITORS = {"supervisor.observatory", "supervisor.meter", "supervisor.endpoint", "supervisor.catalog"}
 ONLY_IN_CHILDREN = {"pools.template", "pools.child", "pools.enclosure", "setproctitle"}
 FOREIGN_TO_TEMPLATE = {
     *FOREIGN_TO_WORKER,
@@ -45,7 +46,14 @@ def loaded(worker: WorkerProcess, db: Look, task: Task[Nothing]) -> set[str]:
 def test_a_worker_without_children_holds_nothing_of_what_they_need(url: str, db: Look, tmp_path: Path) -> None:
     with running_worker(url, tmp_path / "log", APP, WORKER_POOLS="agent") as worker:
         modules = loaded(worker, db, IN_WORKER)
-    assert not modules & (FOREIGN_TO_WORKER | ONLY_FOR_CHILDREN | ONLY_IN_CHILDREN)
+    assert not modules & (FOREIGN_TO_WORKER | ONLY_FOR_CHILDREN | ONLY_FOR_MONITORS | ONLY_IN_CHILDREN)
+
+
+def test_a_worker_that_is_watched_holds_no_web_server_of_a_library(url: str, db: Look, tmp_path: Path) -> None:
+    with running_worker(url, tmp_path / "log", APP, WORKER_POOLS="agent", WORKER_HTTP="0") as worker:
+        modules = loaded(worker, db, IN_WORKER)
+    assert modules >= ONLY_FOR_MONITORS, "a module was renamed: the test above would not notice"
+    assert not modules & (FOREIGN_TO_WORKER | ONLY_FOR_CHILDREN | ONLY_IN_CHILDREN | {"prometheus_client"})
 
 
 def test_a_worker_with_children_and_its_template_hold_only_their_own_parts(url: str, db: Look, tmp_path: Path) -> None:

@@ -1,0 +1,26 @@
+"""Which attempt a line of the log concerns.
+
+A call that knows the attempt passes `extra=about(job)`. For what a handler logs, and every library below it, it is the
+context that knows: a pool sets `subject` where it begins to run an attempt.
+"""
+
+from contextvars import ContextVar
+from typing import Protocol
+
+
+class Subject(Protocol):
+    """A job, as far as a log tells which."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def attempt(self) -> int: ...
+
+
+subject: ContextVar[Subject | None] = ContextVar("oomph_subject", default=None)
+
+
+def about(job: Subject) -> dict[str, int]:
+    """The `extra` of a log call that concerns this attempt."""
+    return {"job_id": job.id, "attempt": job.attempt}
