@@ -25,7 +25,7 @@ from pools.execution import Execution, Intent, JobPool, Report
 from supervisor.outcomes import OutcomeWriter
 
 if TYPE_CHECKING:
-    from supervisor.meter import Meter
+    from supervisor.monitor.meter import Meter
 
 log = logging.getLogger("oomph.attempts")
 

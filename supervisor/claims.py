@@ -26,7 +26,7 @@ from supervisor.herd import Herd
 from supervisor.reach import Reach
 
 if TYPE_CHECKING:
-    from supervisor.meter import Meter
+    from supervisor.monitor.meter import Meter
 
 MAX_BATCH = 333  # jobs a claim: with more of them, the first wait longer and nothing is gained
 MIN_BATCH = 20  # with so few slots a claim takes all that are free

@@ -20,7 +20,7 @@ def explain(error: Exception) -> str | None:
     from pools.process import NotSupported
     from pools.template_hold import TemplateError
     from supervisor.embedded import EmbeddedServerError
-    from supervisor.endpoint import EndpointError
+    from supervisor.monitor.endpoint import EndpointError
     from supervisor.settings import SettingsError
 
     match error:

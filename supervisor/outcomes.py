@@ -27,7 +27,7 @@ from jobs.store import ClaimedJob, Fence, Finished, JobStore, Lost
 from jobs.subject import about
 
 if TYPE_CHECKING:
-    from supervisor.meter import Meter
+    from supervisor.monitor.meter import Meter
 
 log = logging.getLogger("oomph.outcomes")
 

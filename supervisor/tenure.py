@@ -22,7 +22,7 @@ from supervisor.leases import LeaseKeeper
 from supervisor.settings import Settings
 
 if TYPE_CHECKING:
-    from supervisor.meter import Meter
+    from supervisor.monitor.meter import Meter
 
 log = logging.getLogger("oomph.worker")
 

@@ -38,8 +38,8 @@ from supervisor.tenure import Tenure
 
 if TYPE_CHECKING:
     from pools.ingest import IngestPool
-    from supervisor.meter import Meter
-    from supervisor.observatory import Observatory
+    from supervisor.monitor.meter import Meter
+    from supervisor.monitor.observatory import Observatory
 
 log = logging.getLogger("oomph.worker")
 
@@ -314,7 +314,7 @@ class Worker:
     def _make_meter(self) -> "Meter | None":
         if not self._settings.worker_http:
             return None
-        from supervisor.meter import Meter  # nothing of this where nobody asks for it
+        from supervisor.monitor.meter import Meter  # nothing of this where nobody asks for it
 
         pools = self._settings.worker_pools
         return Meter(pools, [kind for pool in pools for kind in self._app.kinds(pool)])
@@ -322,7 +322,7 @@ class Worker:
     def _make_observatory(self) -> "Observatory | None":
         if self._meter is None:
             return None
-        from supervisor.observatory import Observatory, Parts
+        from supervisor.monitor.observatory import Observatory, Parts
 
         parts = Parts(
             database=self._database,

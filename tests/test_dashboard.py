@@ -10,8 +10,8 @@ import pytest
 
 from jobs.outcome import Verdict
 from jobs.task import Pool
-from supervisor.catalog import CATALOG
-from supervisor.exposition import Family
+from supervisor.monitor.catalog import CATALOG
+from supervisor.monitor.exposition import Family
 
 DASHBOARD = json.loads((Path(__file__).parent.parent / "docs" / "grafana-dashboard.json").read_text())
 BY_SCRAPE = {"instance", "job"}  # labels that Prometheus adds

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import psutil
 import pytest
 
-from supervisor.endpoint import EXCHANGE_SECONDS, MAX_CONNECTIONS, MAX_HEAD_BYTES
+from supervisor.monitor.endpoint import EXCHANGE_SECONDS, MAX_CONNECTIONS, MAX_HEAD_BYTES
 from supervisor.testing import wait_for
 from tests.worker.app import AGENT
 from tests.worker.conftest import Bench

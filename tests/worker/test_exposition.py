@@ -10,10 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from jobs.outcome import Verdict
 from jobs.task import Pool
-from supervisor.catalog import CATALOG
-from supervisor.exposition import Family, Histogram, Page
-from supervisor.meter import MAX_KINDS, OTHER, Meter
-from supervisor.probes import Limits, Signs, why_dead, why_unready
+from supervisor.monitor.catalog import CATALOG
+from supervisor.monitor.exposition import Family, Histogram, Page
+from supervisor.monitor.meter import MAX_KINDS, OTHER, Meter
+from supervisor.monitor.probes import Limits, Signs, why_dead, why_unready
 from supervisor.shutdown import State
 
 GAUGE = Family("oomph_x", "gauge", 'a "quoted" \\ and\na second line', ("kind", "pool"))

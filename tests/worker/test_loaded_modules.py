@@ -21,7 +21,12 @@ FOREIGN_TO_WORKER = {
     *("argparse", "http", "multiprocessing", "concurrent.futures.process", "sqlite3", "unittest", "xml"),
 }
 ONLY_FOR_CHILDREN = {"pools.ingest", "pools.spawner", "pools.template_hold", "pools.life", "pools.frames", "resource"}
-ONLY_FOR_MONITORS = {"supervisor.observatory", "supervisor.meter", "supervisor.endpoint", "supervisor.catalog"}
+ONLY_FOR_MONITORS = {
+    "supervisor.monitor.observatory",
+    "supervisor.monitor.meter",
+    "supervisor.monitor.endpoint",
+    "supervisor.monitor.catalog",
+}
 ONLY_IN_CHILDREN = {"pools.template", "pools.child", "pools.enclosure", "setproctitle"}
 FOREIGN_TO_TEMPLATE = {
     *FOREIGN_TO_WORKER,

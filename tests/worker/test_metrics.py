@@ -7,8 +7,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from supervisor.catalog import CATALOG
-from supervisor.exposition import CONTENT_TYPE
+from supervisor.monitor.catalog import CATALOG
+from supervisor.monitor.exposition import CONTENT_TYPE
 from supervisor.testing import wait_for
 from tests.proxy import Proxy
 from tests.worker.app import AGENT, DEADLY, INGEST, SYSTEM

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from jobs.outcome import Verdict
 from jobs.store import ClaimedJob
 from jobs.task import Pool
-from supervisor import catalog
-from supervisor.exposition import Histogram, Page
+from supervisor.monitor import catalog
+from supervisor.monitor.exposition import Histogram, Page
 
 JOB_BOUNDS = (
     0.005,

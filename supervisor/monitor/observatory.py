@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from jobs.database import Database
 from jobs.task import Pool
 from pools.procfs import slurp
-from supervisor import catalog
 from supervisor.attempts import Attempts
-from supervisor.endpoint import Answer, Endpoint
-from supervisor.exposition import CONTENT_TYPE, Page
 from supervisor.listener import Listener
-from supervisor.meter import Meter
-from supervisor.probes import Limits, Signs, why_dead, why_unready
-from supervisor.queue_view import QueueView, tell_queue
+from supervisor.monitor import catalog
+from supervisor.monitor.endpoint import Answer, Endpoint
+from supervisor.monitor.exposition import CONTENT_TYPE, Page
+from supervisor.monitor.meter import Meter
+from supervisor.monitor.probes import Limits, Signs, why_dead, why_unready
+from supervisor.monitor.queue_view import QueueView, tell_queue
 from supervisor.settings import Settings, host_and_port
 from supervisor.shutdown import State
 from supervisor.tenure import Tenure

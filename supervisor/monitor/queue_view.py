@@ -6,8 +6,8 @@ import time
 
 from jobs.database import Database, DatabaseUnavailable
 from jobs.queue_sample import COUNT_LIMIT, QueueSample, sample_queue
-from supervisor import catalog
-from supervisor.exposition import Page
+from supervisor.monitor import catalog
+from supervisor.monitor.exposition import Page
 
 FRESH_SECONDS = 10.0  # below any scrape interval in use: one look serves all who ask within it
 SHARE = 20  # times what the last look took, until the next: the database is kept busy for 5 % of the time at most

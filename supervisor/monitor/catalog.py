@@ -1,13 +1,13 @@
 """Every metric of a worker. Names and units are Prometheus' own: seconds, bytes, and `_total` for what only grows.
 
 The labels are bounded: pools and verdicts are closed sets, and kinds are those that workers declare, so many at most as
-`jobs.queue_sample` and `supervisor.meter` say. No job, organisation or worker id is ever a label.
+`jobs.queue_sample` and `supervisor.monitor.meter` say. No job, organisation or worker id is ever a label.
 
 What is told of the queue is the database's and not this worker's: every worker tells the same, so take the `max` of it
 over workers and never the sum.
 """
 
-from supervisor.exposition import Family
+from supervisor.monitor.exposition import Family
 
 ATTEMPTS = Family("oomph_attempts_total", "counter", "Attempts that ended here, by verdict.", ("kind", "verdict"))
 RUN = Family("oomph_attempt_run_seconds", "histogram", "From an attempt's claim to its end.", ("kind",))
