@@ -21,8 +21,6 @@ from pydantic import (
 
 from jobs import failpoints
 from jobs.task import Pool
-from supervisor.notices.mail_server import check_address, parse_smtp_url
-from supervisor.notices.webhook_address import check_url, parse_secret
 
 HEARTBEATS_PER_LEASE = 3  # two renewals may fail before the lease is at risk
 
@@ -184,9 +182,14 @@ class Settings(BaseModel):
     @model_validator(mode="after")
     def _notices_reach_somebody(self) -> "Settings":
         """SMTP_URL alone says nothing: it may be there for the app's own mail."""
-        for owner in self.worker_owners:
-            check_address("WORKER_OWNERS", owner)
         if self.worker_owners:
+            from supervisor.notices.mail_server import (
+                check_address,
+                parse_smtp_url,
+            )  # megabytes, for those who use them
+
+            for owner in self.worker_owners:
+                check_address("WORKER_OWNERS", owner)
             if not self.smtp_url.get_secret_value():
                 raise ValueError("WORKER_OWNERS names who gets notices by e-mail, but SMTP_URL is not set")
             parse_smtp_url(self.smtp_url.get_secret_value())
@@ -196,6 +199,8 @@ class Settings(BaseModel):
         if bool(url) != bool(secret):
             raise ValueError("WORKER_WEBHOOK_URL and WORKER_WEBHOOK_SECRET go together; one of them is not set")
         if url:
+            from supervisor.notices.webhook_address import check_url, parse_secret
+
             check_url(url)
             parse_secret(secret)
         return self

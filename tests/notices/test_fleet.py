@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from supervisor.testing import Kit, wait_for
+from supervisor.testing import Kit, WorkerProcess, wait_for
 from tests.notices.conftest import APP, OWNERS, add_notice, mail_settings, stop_all, wait_sent
 from tests.notices.post_office import PostOffice, free_port
 
@@ -57,8 +57,6 @@ def test_a_worker_that_serves_no_system_jobs_says_that_it_sends_nothing(oomph_ki
 
 def test_an_app_with_a_kind_of_the_same_name_is_refused(oomph_kit: Kit, tmp_path: Path, mail: dict[str, str]) -> None:
     oomph_kit.start("tests.notices.app:own_kind", WORKER_POOLS="system")  # which is no trouble without the settings
-    from supervisor.testing.processes import WorkerProcess
-
     refused = WorkerProcess(oomph_kit.url, "tests.notices.app:own_kind", tmp_path / "refused.log", mail)
     assert refused.wait() == 1
     assert "called like one of Oomph's own" in refused.text()
