@@ -44,4 +44,5 @@ async def _declare(session: Session, tasks: Sequence[Task[Any]]) -> None:
             priorities=[int(task.priority) for task in tasks],
             max_attempts=[task.max_attempts for task in tasks],
             timeouts=[task.timeout for task in tasks],
+            important=[task.important for task in tasks],
         )

@@ -121,10 +121,12 @@ async def judge(
             await session.fetch(
                 "audit", actor=PAUSED_BY, action="pause", target=kind, reason=reason, detail=json_or_none({})
             )
-            await session.fetch("notice", severity="critical", subject=subject, body=reason)
+            event = f"paused-kind:{kind}:{generation}:{job_id}"
+            await session.fetch("notice", event=event, severity="critical", subject=subject, body=reason)
         case ProbeDied():
             subject = f"{kind} stays paused: its probe, job {job_id}, ended as {verdict}"
-            await session.fetch("notice", severity="warning", subject=subject, body=subject)
+            event = f"dead-probe:{kind}:{generation}:{job_id}"
+            await session.fetch("notice", event=event, severity="warning", subject=subject, body=subject)
     if after.paused != before.paused or after.probe_job_id != before.probe_job_id:
         await session.fetch("notify", channel="background_control", payload="kinds")
     return news

@@ -19,7 +19,8 @@ STATUSES = ("queued", "running", "succeeded", "dead", "cancelled")
 MAX_LIMIT = 1_000  # rows of one list: a page for people, not an export
 MAX_ATTEMPTS_SHOWN = 200  # each may carry 64 KiB of output
 
-_JSON_COLUMNS = frozenset({"payload", "result", "error", "evidence", "detail"})  # drivers differ in what they decode
+# Drivers differ in what they decode.
+_JSON_COLUMNS = frozenset({"payload", "result", "error", "evidence", "detail", "deliveries"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ class KindRow:
     priority: int | None
     max_attempts: int | None
     timeout: timedelta | None
+    important: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,23 @@ class AuditRow:
     target: str
     reason: str | None
     detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeRow:
+    """What the owners are told. `deliveries`: each message's channel, recipient, job_id and state.
+
+    The state is `sent`, `on its way` or `failed`.
+    """
+
+    id: int
+    at: datetime
+    severity: str
+    subject: str
+    body: str
+    read_at: datetime | None
+    event: str
+    deliveries: Sequence[Mapping[str, Any]]
 
 
 R = TypeVar("R")
@@ -201,6 +220,11 @@ def list_workers(db: Any, *, limit: int = MAX_LIMIT) -> Any:
 def list_audit(db: Any, *, before: int | None = None, limit: int = 50) -> Any:
     """Who did what, newest first: a list of `AuditRow`."""
     return run(db, _rows(AuditRow, "list_audit", before=before, limit=_bounded(limit)))
+
+
+def list_notices(db: Any, *, unread: bool = False, before: int | None = None, limit: int = 50) -> Any:
+    """What the owners are told, newest first, or only what is `unread`: a list of `NoticeRow`."""
+    return run(db, _rows(NoticeRow, "list_notices", unread=unread, before=before, limit=_bounded(limit)))
 
 
 def _job(job_id: int) -> Program[JobReport | None]:

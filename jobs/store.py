@@ -20,6 +20,7 @@ from jobs.database import LOCK_TIMEOUT_MS, Database, Locked, Session, json_or_no
 from jobs.declarations import publish
 from jobs.failpoints import Failpoint, failpoint
 from jobs.health import HealthNews, judge
+from jobs.notices import NOTICE_KINDS
 from jobs.outcome import (
     MAX_OUTPUT_TAIL_BYTES,
     AttemptReport,
@@ -133,7 +134,11 @@ class JobStore:
     async def register(
         self, worker_id: UUID, *, host: str, pid: int, version: str, pools: Sequence[str], app: App, lease: timedelta
     ) -> None:
-        """Make this worker known, with a lease from now on, and publish its kinds' declarations."""
+        """Make this worker known, with a lease from now on, and publish its kinds' declarations.
+
+        Every worker vouches for the kinds that bring notices, whether it has a mail server or not: a job of those waits
+        for one that has, and is not buried meanwhile.
+        """
         tasks = sorted((handler.task for handler in app.handlers.values()), key=lambda task: task.kind)
         async with self._database.transaction() as session:
             await publish(session, tasks)
@@ -144,7 +149,7 @@ class JobStore:
                 pid=pid,
                 version=version,
                 pools=list(pools),
-                kinds=[task.kind for task in tasks],
+                kinds=sorted({*app.handlers, *NOTICE_KINDS}),
                 lease=lease,
             )
 

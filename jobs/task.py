@@ -79,7 +79,8 @@ class Task(Generic[P]):
 
     `max_attempts` counts charged attempts. `timeout` bounds one attempt. `memory_mb` (pool `ingest` only) asks for
     more or less than `WORKER_INGEST_MEMORY_MB`, in MiB. An exception of a type in `permanent_errors` makes the job
-    dead at once. Raises `ValueError` or `TypeError` where the declaration itself is wrong.
+    dead at once. Of each dead job of an `important` kind the owners get a notice. Raises `ValueError` or `TypeError`
+    where the declaration itself is wrong.
     """
 
     kind: str
@@ -90,6 +91,7 @@ class Task(Generic[P]):
     priority: Priority = Priority.DEFAULT
     memory_mb: int | None = None
     permanent_errors: tuple[type[Exception], ...] = ()
+    important: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str):
@@ -120,6 +122,8 @@ class Task(Generic[P]):
             raise ValueError(f"{self.kind}: memory_mb needs pool ingest; pool {self.pool} has no process of its own")
         if self.memory_mb is not None and self.memory_mb < 1:
             raise ValueError(f"{self.kind}: memory_mb={self.memory_mb} must be at least 1")
+        if not isinstance(self.important, bool):
+            raise TypeError(f"{self.kind}: important must be True or False, not {self.important!r}")
         permanent: object = self.permanent_errors
         if not isinstance(permanent, tuple) or not all(
             isinstance(error, type) and issubclass(error, Exception) for error in permanent

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from jobs.app import App
 from jobs.outcome import AttemptReport, Failed, JobError, Returned, Succeeded, Verdict
@@ -34,6 +34,7 @@ from pools.options import IngestOptions, StartMethod
 from pools.roster import Roster
 from pools.scratch import ScratchFolders
 from pools.spawner import Spawner
+from pools.template_changes import TemplateChange, ignore
 from pools.template_hold import SpawnFailed, TemplateError
 from pools.user import resolve_user
 from pools.verdict import SPAWN_RETRY, classify
@@ -52,7 +53,8 @@ class IngestPool:
     """Runs each attempt in a process of its own. Implements `pools.execution.JobPool`.
 
     `app_spec` is what the template loads; `app` is the same app in this process. `memory_mb` caps each job beyond
-    what the template itself holds, unless its task says otherwise. `env` replaces the template's environment.
+    what the template itself holds, unless its task says otherwise. `env` replaces the template's environment;
+    `on_template` is told when none comes up for long, and when one serves again.
     Raises `process.NotSupported` on a system that cannot own children.
     """
 
@@ -65,6 +67,7 @@ class IngestPool:
         slots: int,
         options: IngestOptions | None = None,
         env: Mapping[str, str] | None = None,
+        on_template: Callable[[TemplateChange], None] = ignore,
     ) -> None:
         process.check_support()
         self.app = app
@@ -74,7 +77,7 @@ class IngestPool:
         self._owner = Owner.this_process()
         self._marks = Marks()
         self._spawner = Spawner(
-            app_spec, os.environ if env is None else env, self._marks.template, self._options.start_method
+            app_spec, os.environ if env is None else env, self._marks.template, self._options.start_method, on_template
         )
         self._roster = Roster(self._marks, lambda: self._spawner.pids)
         self._oom = OomWatch()

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from pools.frames import Ready, Spawn
 from pools.options import StartMethod
+from pools.template_changes import TemplateChange, TemplateDown, TemplateUp, ignore
 from pools.template_hold import LEAVE_SECONDS, SpawnFailed, Template, TemplateError
 
 TEMPLATE_ENVIRONMENT = {
@@ -28,6 +29,7 @@ WAIT_SECONDS = 10.0  # for a template to be there at all; then the job goes back
 HEALTHY_SECONDS = 60.0  # one that lived so long has not failed to start
 HEALTHY_BIRTHS = 10  # nor one that made so many children, whatever ended it then
 MAX_BACKOFF_SECONDS = 60.0
+FAILURES_TOLD = 3  # in a row: what a person has to look at, and no accident of one template
 MAX_STUCK = 4  # templates that survive SIGKILL; where all do, another one would fare no better
 
 log = logging.getLogger("oomph.ingest")
@@ -36,14 +38,24 @@ log = logging.getLogger("oomph.ingest")
 class Spawner:
     """Keeps one template alive. Children do not notice when it is replaced.
 
-    One that survives even SIGKILL is replaced as well, and nothing waits for it.
+    `on_change` is called on the loop: once when templates keep failing, and once when one serves again. One that
+    survives even SIGKILL is replaced as well, and nothing waits for it.
     """
 
-    def __init__(self, spec: str, environment: Mapping[str, str], mark: int, method: StartMethod) -> None:
+    def __init__(
+        self,
+        spec: str,
+        environment: Mapping[str, str],
+        mark: int,
+        method: StartMethod,
+        on_change: Callable[[TemplateChange], None] = ignore,
+    ) -> None:
         self._spec = spec
         self._environment = {**TEMPLATE_ENVIRONMENT, **environment}
         self._mark = mark
         self._method = method
+        self._on_change = on_change
+        self._is_told_down = False
         self.ready: Ready | None = None
         self.launched = 0  # templates that came up
         self._template: Template | None = None
@@ -129,7 +141,11 @@ class Spawner:
 
     async def _until_gone(self, template: Template) -> None:
         """Wait for the template's end, and bring it about where it does not answer while nobody asks it for a child."""
+        started = asyncio.get_running_loop().time()
         while not template.gone.is_set():
+            if self._is_told_down and is_healthy(template, started):
+                self._is_told_down = False
+                self._on_change(TemplateUp())
             try:
                 async with asyncio.timeout(PING_SECONDS):
                     await template.gone.wait()
@@ -141,26 +157,34 @@ class Spawner:
 
     async def _keep(self, template: Template | None) -> None:
         loop = asyncio.get_running_loop()
-        failures = 0
+        failures, why = 0, ""
         while True:
             started = loop.time()
             if template is not None:
                 await self._until_gone(template)
-            births = 0 if template is None else template.births
-            was_healthy = births >= HEALTHY_BIRTHS or loop.time() - started > HEALTHY_SECONDS
-            failures = 1 if was_healthy else failures + 1
+            failures = 1 if template is not None and is_healthy(template, started) else failures + 1
             delay = backoff_seconds(failures)
             if template is not None:
+                why = template.killed_because or "it ended by itself"
                 log.error("the template (pid %d) serves no more; starting another in %g s", template.pid, delay)
+            if failures >= FAILURES_TOLD and not self._is_told_down:
+                self._is_told_down = True
+                self._on_change(TemplateDown(failures, why))
             await asyncio.sleep(delay)
             try:
                 template = await self._launch()
             except TemplateError as error:
-                template = None
+                template, why = None, str(error)
                 log.error("no template, so no ingest job can start here: %s", error)
-            except Exception:  # whatever it is, the next try may succeed, and without a keeper none would come
-                template = None
+            except Exception as error:  # whatever it is, the next try may succeed; without a keeper none would come
+                template, why = None, repr(error)
                 log.exception("no template, so no ingest job can start here")
+
+
+def is_healthy(template: Template, started: float) -> bool:
+    """Whether it has shown that it serves; `started` by the loop's clock."""
+    age = asyncio.get_running_loop().time() - started
+    return template.births >= HEALTHY_BIRTHS or age > HEALTHY_SECONDS
 
 
 def backoff_seconds(failures: int) -> float:

@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    SecretStr,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -163,6 +164,32 @@ class Settings(BaseModel):
         description="`PORT` or `HOST:PORT` for `/metrics`, `/livez` and `/readyz`; without a host only this machine "
         "reaches them. Empty serves none.",
     )
+    worker_owners: Annotated[list[str], BeforeValidator(_split)] = Field(
+        default=[], description="Who gets notices by e-mail: addresses, split by commas. Needs `SMTP_URL`."
+    )
+    smtp_url: SecretStr = Field(
+        default=SecretStr(""),
+        description="Where that mail is handed in: `smtps://user:password@host:465`, or "
+        "`smtp://user:password@host:587?starttls`; without TLS only to this host, `smtp://localhost:25`.",
+    )
+    smtp_from: str = Field(
+        default="", description="Its sender; empty is the user of `SMTP_URL` if that is an address, or the first owner."
+    )
+    smtp_ca_file: str = Field(
+        default="", description="Certificates (PEM) to trust for the mail server, instead of the system's."
+    )
+    worker_webhook_url: SecretStr = Field(
+        default=SecretStr(""), description="Where notices are POSTed, signed as Standard Webhooks has it."
+    )
+    worker_webhook_secret: SecretStr = Field(
+        default=SecretStr(""), description="What they are signed with: `whsec_` and 24 to 64 random bytes in base64."
+    )
+    worker_notice_digest_seconds: float = Field(
+        default=300,
+        ge=0,
+        le=86_400,
+        description="After a message, what comes within this time waits for the next, which says how many there were.",
+    )
 
     @field_validator("worker_pools")
     @classmethod
@@ -179,6 +206,37 @@ class Settings(BaseModel):
                 f"allowed are 0.1 to {most:g}"
             )
         return self
+
+    @model_validator(mode="after")
+    def _notices_reach_somebody(self) -> "Settings":
+        """SMTP_URL alone says nothing: it may be there for the app's own mail."""
+        if self.worker_owners:
+            from supervisor.notices.mail_server import (
+                check_address,
+                parse_smtp_url,
+            )  # megabytes, for those who use them
+
+            for owner in self.worker_owners:
+                check_address("WORKER_OWNERS", owner)
+            if not self.smtp_url.get_secret_value():
+                raise ValueError("WORKER_OWNERS names who gets notices by e-mail, but SMTP_URL is not set")
+            parse_smtp_url(self.smtp_url.get_secret_value())
+            if self.smtp_from:
+                check_address("SMTP_FROM", self.smtp_from)
+        url, secret = self.worker_webhook_url.get_secret_value(), self.worker_webhook_secret.get_secret_value()
+        if bool(url) != bool(secret):
+            raise ValueError("WORKER_WEBHOOK_URL and WORKER_WEBHOOK_SECRET go together; one of them is not set")
+        if url:
+            from supervisor.notices.webhook_address import check_url, parse_secret
+
+            check_url(url)
+            parse_secret(secret)
+        return self
+
+    @property
+    def sends_notices(self) -> bool:
+        """Somebody is named to be told of what happens."""
+        return bool(self.worker_owners or self.worker_webhook_url.get_secret_value())
 
     @property
     def lease_margin(self) -> float:
@@ -208,7 +266,7 @@ def unknown_variables() -> list[str]:
 
 
 def _told(detail: Mapping[str, Any], overrides: Mapping[str, Any]) -> str:
-    if not detail["loc"]:
+    if not detail["loc"]:  # of several settings together; what is secret is not in it
         return str(detail["ctx"]["error"])
     field = str(detail["loc"][0])
     variable = field.upper()

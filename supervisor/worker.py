@@ -34,12 +34,14 @@ from supervisor.settings import Settings
 from supervisor.shutdown import Event, State, next_state
 from supervisor.signals import ignore_signals, on_signal
 from supervisor.sizing import check_template, ingest_options
+from supervisor.template_news import TemplateNews
 from supervisor.tenure import Tenure
 
 if TYPE_CHECKING:
     from pools.ingest import IngestPool
     from supervisor.monitor.meter import Meter
     from supervisor.monitor.observatory import Observatory
+    from supervisor.notices.sending import Sending
 
 log = logging.getLogger("oomph.worker")
 
@@ -54,7 +56,6 @@ class Worker:
 
     def __init__(self, settings: Settings, app: App, *, drain: bool = False) -> None:
         self._settings = settings
-        self._app = app
         self._drain_when_idle = drain
         self._state = State.RUNNING
         self._news = asyncio.Event()  # the state changed, or the lease was lost
@@ -68,6 +69,13 @@ class Worker:
         self._database = Database(
             settings.database_url, call_timeout=settings.worker_call_timeout_seconds, application_name="oomph worker"
         )
+        self._sending: Sending | None = None
+        if settings.sends_notices:
+            from supervisor.notices.sending import sending  # which needs libraries that others do without
+
+            self._sending = sending(settings, app, self._database)
+        app = self._app = self._sending.app if self._sending is not None else app
+        self._template_news = TemplateNews(self._database)
         self._store = JobStore(
             self._database,
             retry_delay=settings.worker_retry_delay_seconds,
@@ -245,6 +253,9 @@ class Worker:
         self._serve_forever("cancels", self._poll_cancels)
         if self._ingest is not None:
             self._serve_forever("pauses", self._attempts.release_paused)
+            self._serve_forever("template news", self._template_news.run_once)
+        if self._sending is not None:
+            self._serve_forever("notices", self._sending.dispatcher.run_once)
         self._serve_forever("watch", self._watch)
         if self._settings.worker_listen == "on":
             self._listener = Listener(
@@ -308,6 +319,7 @@ class Worker:
             memory_mb=self._settings.worker_ingest_memory_mb,
             slots=self._settings.worker_ingest_concurrency,
             options=ingest_options(self._settings),
+            on_template=self._template_news.hear,
         )
         return self._ingest
 

@@ -1,14 +1,16 @@
 -- What a worker knows of its kinds, for background_enqueue() and for people. Nothing is locked where nothing differs: a
 -- service may hold a kind's row for minutes. In the order of their names: two workers that start at once lock them in the
 -- same order.
-INSERT INTO background_kinds AS k (kind, pool, priority, max_attempts, timeout)
+INSERT INTO background_kinds AS k (kind, pool, priority, max_attempts, timeout, important)
 SELECT * FROM unnest(%(kinds)s::text[], %(pools)s::text[], %(priorities)s::smallint[], %(max_attempts)s::integer[],
-                     %(timeouts)s::interval[]) AS given (kind, pool, priority, max_attempts, timeout)
+                     %(timeouts)s::interval[], %(important)s::boolean[])
+           AS given (kind, pool, priority, max_attempts, timeout, important)
  WHERE NOT EXISTS (SELECT FROM background_kinds AS same
                     WHERE same.kind = given.kind
-                      AND (same.pool, same.priority, same.max_attempts, same.timeout)
-                          IS NOT DISTINCT FROM (given.pool, given.priority, given.max_attempts, given.timeout))
+                      AND (same.pool, same.priority, same.max_attempts, same.timeout, same.important)
+                          IS NOT DISTINCT FROM (given.pool, given.priority, given.max_attempts, given.timeout,
+                                                given.important))
  ORDER BY given.kind
 ON CONFLICT (kind) DO UPDATE
    SET pool = excluded.pool, priority = excluded.priority, max_attempts = excluded.max_attempts,
-       timeout = excluded.timeout
+       timeout = excluded.timeout, important = excluded.important

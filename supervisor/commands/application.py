@@ -12,6 +12,7 @@ from supervisor.commands.ingest import ingest, reindex
 from supervisor.commands.jobs import jobs
 from supervisor.commands.kinds import kinds
 from supervisor.commands.migrate import migrate
+from supervisor.commands.notices import notices
 from supervisor.commands.records import audit, schedules, workers
 from supervisor.commands.search import search
 from supervisor.commands.worker import worker
@@ -62,4 +63,5 @@ cli.add_typer(jobs, name="jobs", rich_help_panel=LOOK)
 cli.add_typer(kinds, name="kinds", rich_help_panel=LOOK)
 cli.add_typer(schedules, name="schedules", rich_help_panel=LOOK)
 cli.add_typer(workers, name="workers", rich_help_panel=LOOK)
+cli.add_typer(notices, name="notices", rich_help_panel=LOOK)
 cli.add_typer(audit, name="audit", rich_help_panel=LOOK)
