@@ -52,6 +52,15 @@ def resume(db: Any, kind: str, *, actor: str, reason: str = "", probe: bool = Fa
     return run(db, _resume(kind, _actor(actor), _reason(reason), probe))
 
 
+def record(db: Any, action: str, target: str, *, actor: str, reason: str = "") -> Any:
+    """Put what an operator does by other means, in the same transaction, into the audit as well."""
+    return run(db, _record(action, target, _actor(actor), _reason(reason)))
+
+
+def _record(action: str, target: str, actor: str, reason: str) -> Program[None]:
+    yield _audit(actor, action, target, reason, {})
+
+
 def _retry(job_id: int, actor: str, reason: str) -> Program[None]:
     rows = yield Statement(statement("retry_job"), {"id": job_id})
     status, changed, queued_copy = rows[0] if rows else (None, False, None)

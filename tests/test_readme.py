@@ -55,7 +55,7 @@ def test_documents_and_own_handlers_are_one_app_as_it_says(tmp_path: Path) -> No
 def test_documents_are_ingested_as_it_says(url: str, tmp_path: Path) -> None:
     """With nothing set but the database: the worker and whoever submits stand in the same folder."""
     (tmp_path / "note.md").write_text("# Fences\n\nA claim number is part of the fence.\n")
-    unset = {"OBJECT_STORE_URL", "WORKER_APP"}
+    unset = {"OBJECT_STORE_URL", "WORKER_APP", "EMBEDDING_URL"}
     environment = {name: value for name, value in os.environ.items() if name not in unset} | {"DATABASE_URL": url}
     log = (tmp_path / "log").open("wb")
     worker = subprocess.Popen(
@@ -72,6 +72,20 @@ def test_documents_are_ingested_as_it_says(url: str, tmp_path: Path) -> None:
             timeout=90,
         )
         assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "log").read_text()
+        found = re.search(r"```python\n# find\.py\n(.*?)```", README, re.DOTALL)
+        assert found is not None
+        (tmp_path / "find.py").write_text(found[1])
+        done = subprocess.run(
+            [sys.executable, "find.py", "claim", "number"],
+            cwd=tmp_path,
+            env={**environment, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "note.md | None | Fences | # Fences A claim number is part of the fence." in done.stdout
+        assert done.stdout.endswith("Found by words only: no vector of the question was given.\n")
     finally:
         worker.terminate()
         assert worker.wait(30) == 0

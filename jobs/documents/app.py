@@ -21,6 +21,7 @@ from jobs.documents.task import (
     CleanUpDocument,
     IngestDocument,
 )
+from jobs.extras import how_to_install
 from jobs.task import PermanentError
 
 NEEDED = ("kreuzberg", "obstore", "pypdfium2", "PIL", "charset_normalizer")
@@ -33,10 +34,10 @@ FOLDER_SECONDS = 60
 def app() -> App:
     """Raises `ImportError` where the extra `documents` is not installed, `ValueError` for an impossible setting."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise ImportError(f"{' and '.join(missing)} not installed; install oomph[documents]")
+        raise ImportError(f"{' and '.join(missing)} not installed: {how_to_install('documents')}")
     embedder = EMBEDDERS.get(os.environ.get("EMBEDDING_URL", "").partition(":")[0])
     if embedder == "embed_local" and find_spec("model2vec") is None:
-        raise ImportError("model2vec not installed, which EMBEDDING_URL=file:... needs; install oomph[embeddings]")
+        raise ImportError(f"EMBEDDING_URL=file:... needs model2vec: {how_to_install('embeddings')}")
     # Settled here, where the worker's working folder is still the current one: a child has another.
     os.environ.setdefault("OBJECT_STORE_URL", default_url())
     schedules = [Schedule("sweep-document-objects", SWEEP_OBJECTS, SWEEP_EVERY)]

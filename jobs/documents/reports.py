@@ -49,6 +49,11 @@ class DocumentRow:
         """A job works on it now."""
         return not self.is_settled and self.status != "PENDING"
 
+    @property
+    def waits_for_retry(self) -> bool:
+        """An attempt at it failed, as `message` says, and the next one is to come."""
+        return self.status == "PENDING" and self.message is not None
+
 
 @dataclass(frozen=True, slots=True)
 class AssetRow:
@@ -59,6 +64,15 @@ class AssetRow:
     mime_type: str
     size: int
     object_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class VectorsRow:
+    """How many of a document's chunks have a vector of `model`, which has so many `dimensions`."""
+
+    model: str
+    dimensions: int
+    chunks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +105,11 @@ def document_assets(db: Any, document_id: UUID) -> Any:
     return run(db, _assets(document_id))
 
 
+def document_vectors(db: Any, document_id: UUID) -> Any:
+    """The models that a document has vectors of: a list of `VectorsRow`, empty where it is found by words only."""
+    return run(db, _vectors(document_id))
+
+
 def attendance(db: Any) -> Any:
     """Whether documents that wait have anybody to wait for."""
     return run(db, _attendance())
@@ -112,6 +131,16 @@ def _assets(document_id: UUID) -> Program[list[AssetRow]]:
         AssetRow(key, page, mime_type, size, asset_key(document_id, edition, key))
         for key, page, mime_type, size, edition in rows
     ]
+
+
+def _vectors(document_id: UUID) -> Program[list[VectorsRow]]:
+    models = yield Statement(statement("vector_models"), {})
+    found = []
+    for table, model, dimensions in models:
+        rows = yield Statement(statement("count_vectors").format(table=table), {"document_id": document_id})
+        if rows[0][0]:
+            found.append(VectorsRow(model, dimensions, rows[0][0]))
+    return found
 
 
 def _attendance() -> Program[Attendance]:

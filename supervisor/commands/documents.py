@@ -7,12 +7,12 @@ from uuid import UUID
 import typer
 
 from supervisor.commands.database import connected
-from supervisor.commands.options import AsJson, DatabaseUrl, EmbeddedFolder, Limit, one_of
-from supervisor.commands.output import Column, print_facts, print_json, print_table, span
+from supervisor.commands.options import Actor, AsJson, DatabaseUrl, EmbeddedFolder, Limit, Reason, actor_of, one_of
+from supervisor.commands.output import Column, print_facts, print_json, print_table, printable, span
 from supervisor.errors import CommandError
 
 if TYPE_CHECKING:
-    from jobs.documents.reports import AssetRow, DocumentRow
+    from jobs.documents.reports import AssetRow, DocumentRow, VectorsRow
 
 documents = typer.Typer(help="Documents: how they stand, and their end.", no_args_is_help=True)
 
@@ -37,7 +37,7 @@ def list_documents(
     """List documents, newest first."""
     from jobs.documents import reports
 
-    one_of("--status", status, reports.STATUSES)
+    status = one_of("--status", status and status.upper(), reports.STATUSES)
     with connected(database, embedded) as connection:
         rows: list[DocumentRow] = reports.list_documents(
             connection, status=status, collection=collection, before=before, limit=limit
@@ -54,7 +54,7 @@ def list_documents(
         Column("CHUNKS", lambda row: row.chunks, right=True),
         Column("JOB", lambda row: row.job_id, right=True),
         Column("CREATED (UTC)", lambda row: row.created_at),
-        Column("NOTE", _note, flexible=True),
+        Column("NOTE", _note, flexible=True, of=lambda row: row.filename),
     ]
     print_table(columns, rows, empty="no such documents")
     if len(rows) == limit:
@@ -74,11 +74,12 @@ def show_document(
     with connected(database, embedded) as connection:
         rows: list[DocumentRow] = reports.show_documents(connection, [document_id])
         assets: list[AssetRow] = reports.document_assets(connection, document_id)
+        vectors: list[VectorsRow] = reports.document_vectors(connection, document_id)
     if not rows:
         raise CommandError(f"document {document_id} does not exist")
     row = rows[0]
     if as_json:
-        print_json({"document": row, "assets": assets})
+        print_json({"document": row, "assets": assets, "vectors": vectors})
         return
     is_served = row.ready_at is not None and row.status != "READY"
     print_facts(
@@ -95,6 +96,7 @@ def show_document(
             ("bytes", f"{row.size:,}"),
             ("pages", row.pages),
             ("chunks", row.chunks),
+            ("vectors", "\n".join(map(_vectors, vectors)) or "none: it is found by words only"),
             ("images", row.assets),
             ("parser", row.parser),
             ("created", row.created_at),
@@ -115,6 +117,8 @@ def show_document(
 @documents.command("delete")
 def delete_documents(
     ids: Annotated[list[UUID], typer.Argument(metavar="ID", help="Which documents.")],
+    actor: Actor = None,
+    reason: Reason = "",
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
@@ -123,13 +127,20 @@ def delete_documents(
     Several are deleted all or none, and only where nothing works on them. No search finds them from now on; their
     objects go with a job of a worker that ingests documents.
     """
+    from jobs import control
     from jobs.documents.delete import delete
 
+    who = actor_of(actor)
     with connected(database, embedded) as connection:
         for document_id in ids:
             delete(connection, document_id)
+            control.record(connection, "delete", f"document {document_id}", actor=who, reason=reason)
     for document_id in ids:
         typer.echo(f"document {document_id} is deleted")
+
+
+def _vectors(row: "VectorsRow") -> str:
+    return f"{row.chunks} of {printable(row.model)}, {row.dimensions} dimensions"
 
 
 def _note(row: "DocumentRow") -> str | None:

@@ -14,7 +14,7 @@ from supervisor.commands.database import target_of
 from supervisor.commands.files import FoundFile, Skipped, find_files
 from supervisor.commands.options import AsJson, DatabaseUrl, EmbeddedFolder, refuse
 from supervisor.commands.output import Column, print_json, print_table
-from supervisor.commands.waiting import wait_for_documents
+from supervisor.commands.waiting import nobody_knew, wait_for_documents
 from supervisor.errors import CommandError
 from supervisor.target import open_connection
 
@@ -77,10 +77,12 @@ def ingest(
     originals go to OBJECT_STORE_URL, by default the folder oomph-objects here; the worker needs the same. With --wait
     the status is 0 only if everything became READY.
     """
+    from jobs.extras import how_to_install
+
     try:
         from jobs.documents.objects import Objects, StoreError
     except ImportError as error:
-        raise CommandError(f"{error.name} is not installed: documents need oomph[documents]") from error
+        raise CommandError(f"documents need {error.name}: {how_to_install('documents')}") from error
     from jobs.documents.intake import max_document_bytes
 
     if not 1 <= len(collection) <= MAX_COLLECTION_CHARS or not collection.isprintable():
@@ -130,7 +132,9 @@ def reindex(
         connection.commit()
         connection.autocommit = True
         reports: list[FileReport] = []
-        submitted = list(_reindex_all(connection, ids, collection, begin, reports))
+        submitted: list[FileReport] = []
+        with _interruption_told(submitted):
+            submitted.extend(_reindex_all(connection, ids, collection, begin, reports))
         trouble = _follow(connection, submitted, reports, target.named, wait=wait)
     _conclude(reports, trouble, as_json=as_json, wait=wait)
 
@@ -150,7 +154,7 @@ def _submit_all(
     from jobs.documents.submit import Submission, submit
 
     submitted: list[FileReport] = []
-    with _progress("storing", len(found)) as step:
+    with _interruption_told(submitted), _progress("storing", len(found)) as step:
         for place, file in enumerate(found):
             step()
             try:
@@ -202,6 +206,20 @@ def _reindex_all(
 
 
 @contextmanager
+def _interruption_told(submitted: list[FileReport]) -> Iterator[None]:
+    """Of Ctrl-C: what is submitted by then stays so."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        typer.echo(
+            f"Interrupted; {len(submitted)} documents are submitted, and go on wherever a worker ingests documents: "
+            "`oomph documents list` shows them",
+            err=True,
+        )
+        raise typer.Exit(130) from interrupt  # 128 and the number of the signal
+
+
+@contextmanager
 def _progress(what: str, total: int) -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -218,9 +236,13 @@ def _follow(
 ) -> str | None:
     """Add to `reports` what became of what was submitted; why waiting had no sense, if it had none."""
     ids = list(dict.fromkeys(report.document_id for report in submitted if report.document_id is not None))
-    trouble = wait_for_documents(connection, ids, database) if wait and ids else None
-    reports += _with_documents(connection, submitted, ids)
-    return trouble
+    # Those that were READY before are no work of this run, and would be in its rate.
+    waiting = list(dict.fromkeys(each.document_id for each in submitted if each.document_id and each.status != "READY"))
+    with _interruption_told(submitted):
+        trouble = wait_for_documents(connection, waiting, database) if wait and waiting else None
+        ended = list(_with_documents(connection, submitted, ids))
+    reports += ended
+    return trouble or nobody_knew([each.message for each in ended if each.status == "FAILED"], database)
 
 
 def _with_documents(connection: "Connection", submitted: list[FileReport], ids: list[UUID]) -> Iterator[FileReport]:
@@ -256,7 +278,7 @@ def _print_reports(reports: list[FileReport], *, as_json: bool) -> None:
         Column("PAGES", lambda report: report.pages, right=True),
         Column("CHUNKS", lambda report: report.chunks, right=True),
         Column("JOB", lambda report: report.job_id, right=True),
-        Column("MESSAGE", lambda report: report.message, flexible=True),
+        Column("MESSAGE", lambda report: report.message, flexible=True, of=lambda report: report.file),
     ]
     shown = reports if len(reports) <= MAX_SHOWN else [report for report in reports if report.status in WENT_WRONG]
     if shown or not reports:

@@ -30,6 +30,7 @@ NARROWEST = 40  # of a fact's text, on whatever terminal
 class Column(Generic[R]):
     """A column of a table. Only a flexible one is ever cut, to one line that fits the terminal.
 
+    With `of`, the name of a row, what had to be cut for the terminal stands whole below the table, under that name.
     `style` is rich's name of a style for a row's cell, such as `red`; it shows on a terminal only.
     """
 
@@ -38,6 +39,7 @@ class Column(Generic[R]):
     right: bool = False
     flexible: bool = False
     style: Callable[[R], str] = lambda _: ""
+    of: Callable[[R], object] | None = None
 
 
 def print_table(columns: Sequence[Column[R]], rows: Iterable[R], *, empty: str) -> None:
@@ -74,6 +76,19 @@ def print_table(columns: Sequence[Column[R]], rows: Iterable[R], *, empty: str) 
         console.print(table)
     for printed in captured.get().splitlines():
         typer.echo(printed.rstrip())
+    for column, width in zip(columns, widths, strict=True):
+        if column.of is not None and width > max(room, FLEXIBLE_MIN_CHARS):
+            _print_cut(column, kept, max(room, FLEXIBLE_MIN_CHARS))
+
+
+def _print_cut(column: Column[R], rows: Iterable[R], width: int) -> None:
+    from rich.cells import cell_len
+
+    assert column.of is not None
+    cut = [row for row in rows if cell_len(_cell(column, row)) > width]
+    typer.echo()
+    for row in cut:
+        typer.echo(f"{shown(column.of(row))}: {shown(column.cell(row))}")
 
 
 def print_facts(facts: Iterable[tuple[str, object]], *, indent: str = "") -> None:

@@ -56,7 +56,7 @@ def _vector(words: str) -> "tuple[QuestionVector | None, str | None]":
 
     try:
         embedder = embedder_from_environment(retries=1)
-        return (embed_question(embedder, words) if embedder and words.strip() else None), None
+        return embed_question(embedder, words), None
     except (EmbeddingError, EmbeddingRefused) as error:
         return None, f"Found by words only. {error}"
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from supervisor.commands.output import printable
+
 if TYPE_CHECKING:
     import psycopg
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.3
 LOOK_AT = 500  # of those that were submitted first, and as many of the rest: to ask of 100,000 takes seconds
+UNKNOWN_KIND = "no live worker knows the kind"  # as bury_unknown.sql says it
 ALONE_SECONDS = 5.0  # without any worker: one that is being restarted is back by then
 
 
@@ -41,6 +44,7 @@ def wait_for_documents(connection: "psycopg.Connection[Any]", ids: Sequence[UUID
         task = bar.add_task("", total=len(ids), failed=0, rate="0.0", stages="")
         waiting = list(ids)
         failed = 0
+        told: set[str] = set()
         while True:
             asked = _turn_of(waiting, turn)
             turn += 1
@@ -54,6 +58,8 @@ def wait_for_documents(connection: "psycopg.Connection[Any]", ids: Sequence[UUID
             bar.update(task, completed=done, failed=failed, rate=rate, stages=_stages(rows))
             if not waiting:
                 return None
+            if (line := _retried(rows, told)) is not None:
+                bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
             present: Attendance = attendance(connection)
             seen_worker = now if present.workers else seen_worker
             running = any(row.is_running for row in rows)
@@ -70,13 +76,24 @@ def _turn_of(waiting: Sequence[UUID], turn: int) -> list[UUID]:
     return [*waiting[:LOOK_AT], *rest[start : start + LOOK_AT]]
 
 
+def _retried(rows: "Sequence[DocumentRow]", told: set[str]) -> str | None:
+    """Why documents wait for another attempt: of the first, and each reason once, which is put into `told`."""
+    retried = [row for row in rows if row.waits_for_retry]
+    if not retried or (reason := printable(retried[0].message or "")) in told:
+        return None
+    told.add(reason)
+    return f"{len(retried)} waiting to be retried: {printable(retried[0].filename)}: {reason}"
+
+
 def _stages(rows: "Sequence[DocumentRow]") -> str:
     """Where the documents that run are, the one that is furthest in its own words: `2 parsing, 1 embedding (60 %)`."""
     running = [row for row in rows if row.is_running]
     counts = Counter(row.status.lower() for row in running)
     furthest = max((row.progress or 0 for row in running), default=0)
     told = ", ".join(f"{count} {stage}" for stage, count in counts.items())
-    return f"{told} ({furthest:.0%})" if furthest else told
+    told = f"{told} ({furthest:.0%})" if furthest else told
+    retried = sum(row.waits_for_retry for row in rows)
+    return ", ".join([*filter(None, [told]), *([f"{retried} waiting to be retried"] if retried else [])])
 
 
 def _trouble(present: "Attendance", left: int, alone: float, running: bool, database: str) -> str | None:
@@ -87,8 +104,20 @@ def _trouble(present: "Attendance", left: int, alone: float, running: bool, data
         )
     if alone < ALONE_SECONDS:
         return None
+    return f"{left} documents wait, but no live worker ingests documents. They stay queued; {_start_one(database)}"
+
+
+def nobody_knew(failures: Sequence[str | None], database: str) -> str | None:
+    """What to do where documents failed only because the workers that run are those of other apps."""
+    count = sum(UNKNOWN_KIND in (message or "") for message in failures)
+    if not count:
+        return None
+    return f"{count} documents failed, because no live worker ingests documents; {_start_one(database)}; then try again"
+
+
+def _start_one(database: str) -> str:
     option = f" {database}" if database.startswith("--embedded") else ""
     return (
-        f"{left} documents wait, but no live worker ingests documents. They stay queued; start one with "
-        f"`oomph worker --app jobs.documents.app:app{option}`, in the same folder or with the same OBJECT_STORE_URL"
+        f"start one with `oomph worker --app jobs.documents.app:app{option}`, in the same folder or with the same "
+        "OBJECT_STORE_URL"
     )

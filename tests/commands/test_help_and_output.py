@@ -41,7 +41,7 @@ def test_every_command_has_help_and_every_database_command_its_options(anywhere:
             "documents show",
             "jobs show",
         )
-        assert ("--actor NAME" in out) == (name.split()[-1] in {"retry", "cancel", "pause", "resume"})
+        assert ("--actor NAME" in out) == (name.split()[-1] in {"retry", "cancel", "pause", "resume", "delete"})
         if name.endswith("list"):
             assert "--json" in out
             assert f"1<=x<={MAX_LIMIT}" in out

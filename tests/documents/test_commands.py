@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,10 +20,14 @@ from jobs.documents.submit import submit
 from scripts import samples
 from supervisor.commands.files import Skipped, find_files
 from supervisor.commands.ingest import BUSY, Beginning, FileReport, _reindex_all, _submit_all
+from supervisor.testing.processes import running_worker
+from supervisor.testing.waiting import wait_for
 from tests.documents.conftest import Library
+from tests.documents.embedding import Shelf, embedding_server
 from tests.documents.hostile import encrypted_pdf
 
 ROOT = Path(__file__).parent.parent.parent
+RETRIED = "Attempt 1 of 3 failed, will be retried. Reading the document failed: no answer"
 SECTIONS = [("Engines", ["The analytical engine weaves algebraic patterns."])]
 
 
@@ -41,9 +46,35 @@ def environment(library: Library) -> Mapping[str, str]:
     return {**clean, "DATABASE_URL": library.url, "OBJECT_STORE_URL": library.store_url}
 
 
-def oomph(library: Library, *arguments: str) -> Ran:
+def oomph(library: Library, *arguments: str, **variables: str) -> Ran:
     command = [sys.executable, "-c", "from supervisor.commands import main; main()", *arguments]
-    return Ran(subprocess.run(command, cwd=ROOT, env=environment(library), capture_output=True, text=True, timeout=60))
+    given = {**environment(library), **variables}
+    return Ran(subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=60))
+
+
+def ingesting(library: Library, path: Path) -> "subprocess.Popen[str]":
+    """`oomph ingest`, on its way."""
+    command = [sys.executable, "-c", "from supervisor.commands import main; main()", "ingest", str(path)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, env=environment(library), stdout=pipe, stderr=pipe, text=True)
+
+
+def failed_once(library: Library, filename: str, content: bytes, due: str = "0") -> None:
+    """A document whose first attempt has failed, and whose next one is due in that time."""
+    given = library.submit(filename, content)
+    library.db.execute("UPDATE background_jobs SET status = 'running', attempt = 1 WHERE id = %s", [given.job_id])
+    library.db.execute(
+        "UPDATE background_jobs SET status = 'queued', run_after = now() + %s, error = %s WHERE id = %s",
+        [due, '{"type": "StoreError", "message": "no answer"}', given.job_id],
+    )
+
+
+@pytest.fixture
+def shelf(library: Library) -> Shelf:
+    made = Shelf(library.db, library.folder)
+    if why := made.index.refuses_vectors(library.db):
+        pytest.skip(why)
+    return made
 
 
 @pytest.fixture
@@ -102,6 +133,52 @@ def test_without_a_worker_it_says_how_to_start_one(library: Library, folder: Pat
     assert "Traceback" not in done.err
     library.start()
     assert oomph(library, "ingest", str(folder)).status == 0
+
+
+def test_where_only_other_apps_are_served_it_says_which_worker_to_start(library: Library, folder: Path) -> None:
+    with running_worker(library.url, library.folder / "other.log", "tests.worker.app:app"):
+        done = oomph(library, "ingest", str(folder))
+    assert done.status == 1
+    assert "2 documents failed, because no live worker ingests documents; start one with" in done.err
+    assert "`oomph worker --app jobs.documents.app:app`" in done.err
+
+
+def test_what_waits_for_another_attempt_is_said_with_its_reason(library: Library, folder: Path) -> None:
+    (folder / "a.txt").write_bytes(b"words")
+    failed_once(library, "a.txt", b"words", due="1 day")
+    library.start()
+    with ingesting(library, folder / "a.txt") as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"1 waiting to be retried: a.txt: {RETRIED}\n"
+        library.db.execute("UPDATE background_jobs SET run_after = now()")
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (0, "1 READY\n")
+
+
+def test_an_interruption_says_what_goes_on(library: Library, folder: Path) -> None:
+    library.start(WORKER_FAILPOINTS="document-chunking:stall=60")
+    with ingesting(library, folder) as process:
+        wait_for(
+            lambda: library.db.execute("SELECT FROM background_documents WHERE status = 'CHUNKING'").fetchall(),
+            "a document at the failpoint",
+        )
+        wait_for(
+            lambda: library.db.execute("SELECT count(*) FROM background_documents").fetchall() == [(2,)],
+            "both documents",
+        )
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert told.startswith("Interrupted; 2 documents are submitted, and go on wherever a worker ingests documents")
+
+
+def test_what_was_ready_before_is_not_waited_for(library: Library, folder: Path) -> None:
+    with library.worker():
+        assert oomph(library, "ingest", str(folder)).status == 0
+    (folder / "new.txt").write_text("words")
+    done = oomph(library, "ingest", str(folder))
+    assert "1 documents wait, but no live worker" in done.err
+    assert done.out.count("READY") == 2
 
 
 def test_a_paused_kind_is_said_so(library: Library, folder: Path) -> None:
@@ -218,13 +295,33 @@ def test_documents_are_listed_shown_and_deleted(library: Library, folder: Path) 
     shown = oomph(library, "documents", "show", listed[0]["id"]).out
     for fact in ("papers", "b.pdf", "READY", "application/pdf", "kreuzberg"):
         assert fact in shown
-    deleted = oomph(library, "documents", "delete", listed[0]["id"], listed[1]["id"])
+    assert oomph(library, "documents", "list", "--status", "ready").out == table
+    nobody = oomph(library, "documents", "delete", listed[0]["id"])
+    assert (nobody.status, "--actor" in nobody.err) == (2, True)
+    delete = ("documents", "delete", "--actor", "ada")
+    deleted = oomph(library, *delete, "--reason", "old", listed[0]["id"], listed[1]["id"])
     assert deleted.out.count("is deleted") == 2
+    audit = library.db.execute("SELECT actor, action, target, reason FROM background_audit ORDER BY id").fetchall()
+    assert audit == [("ada", "delete", f"document {listed[place]['id']}", "old") for place in (0, 1)]
     assert oomph(library, "documents", "list", "--collection", "papers", "--json").json == []
-    again = oomph(library, "documents", "delete", listed[0]["id"])
+    again = oomph(library, *delete, listed[0]["id"])
     assert (again.status, "does not exist" in again.err) == (1, True)
     assert oomph(library, "documents", "show", listed[0]["id"]).status == 1
     assert oomph(library, "documents", "list", "--status", "DONE").status == 2
+
+
+def test_it_is_shown_of_which_model_a_document_has_vectors(library: Library, shelf: Shelf) -> None:
+    with embedding_server() as server:
+        shelf.put("both.txt", "one", "two", embedder=server.embedder("counts"))
+    shelf.put("words.txt", "one")
+    ids = [row["id"] for row in oomph(library, "documents", "list", "--json").json]
+    told = [oomph(library, "documents", "show", "--json", each).json["vectors"] for each in ids]
+    assert [len(vectors) for vectors in told] == [0, 1], "newest first"
+    (vectors,) = told[1]
+    assert (vectors["model"], vectors["chunks"]) == ("counts", 2)
+    texts = [oomph(library, "documents", "show", each).out for each in ids]
+    assert "none: it is found by words only" in texts[0]
+    assert f"2 of counts, {vectors['dimensions']} dimensions" in texts[1]
 
 
 def test_documents_are_reindexed_and_followed(library: Library, folder: Path) -> None:
@@ -260,13 +357,12 @@ def test_what_is_no_document_is_refused_and_the_rest_is_ingested(library: Librar
 
 
 def test_a_document_whose_attempt_failed_says_so_while_it_waits(library: Library, folder: Path) -> None:
-    given = library.submit("a.txt", b"words")
-    library.db.execute("UPDATE background_jobs SET status = 'running', attempt = 1 WHERE id = %s", [given.job_id])
-    library.db.execute(
-        'UPDATE background_jobs SET status = \'queued\', error = \'{"type": "StoreError", "message": "no answer"}\''
-    )
+    failed_once(library, "a.txt", b"words")
     listed = oomph(library, "documents", "list")
-    assert "Attempt 1 of 3 failed, will be retried. Reading the document failed: no answer" in listed.out
+    assert listed.out.splitlines()[-1].endswith(RETRIED)
+    narrow = oomph(library, "documents", "list", COLUMNS="80")
+    assert narrow.out.splitlines()[-1] == f"a.txt: {RETRIED}", "whole, below the table that has no room for it"
+    assert narrow.out.count(RETRIED) == 1
 
 
 def test_a_file_that_another_transaction_submits_does_not_stop_the_others(

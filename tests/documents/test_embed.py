@@ -63,6 +63,11 @@ def test_settings_that_cannot_be_meant_are_refused(settings: dict[str, str], sen
         embedder_from_environment(settings)
 
 
+def test_without_an_embedder_or_words_a_question_has_no_vector() -> None:
+    assert embed_question(embedder_from_environment({}), "words") is None
+    assert embed_question(Counting(), " ") is None
+
+
 def test_chunks_are_embedded_in_order_and_a_batch_at_a_time() -> None:
     embedder = Counting()
     stream = embed_chunks(embedder, iter(chunks_of(DOCUMENT, ["a", "bb", "ccc", "dddd"])))

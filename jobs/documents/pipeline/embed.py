@@ -1,7 +1,7 @@
 """From texts to vectors: an OpenAI-compatible endpoint, a local model, or nothing.
 
-    EMBEDDING_URL              https://host/v1 (what stands before /embeddings), or file:///folder of a local model;
-                               without it, search is full text only
+    EMBEDDING_URL              such as http://host:8080/v1 (what stands before /embeddings), or file:///folder of a
+                               local model; without it, search is full text only
     EMBEDDING_MODEL            the model's name at the endpoint; of a local one any, by default its folder's
     EMBEDDING_API_KEY          sent as a bearer token
     EMBEDDING_DIMENSIONS       asked of a model that can make shorter vectors
@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from jobs.documents.errors import EmbeddingRefused
 from jobs.documents.pipeline.chunk import Chunk
 from jobs.documents.question import QuestionVector
+from jobs.extras import how_to_install
 
 Vector = Sequence[float]
 
@@ -73,7 +74,7 @@ def embedder_from_environment(
     try:
         from jobs.documents.pipeline.embed_http import RETRYING, HttpEmbedder
     except ImportError as error:
-        raise EmbeddingRefused(f"{error.name} is not installed: EMBEDDING_URL needs oomph[documents].") from error
+        raise EmbeddingRefused(f"EMBEDDING_URL needs {error.name}: {how_to_install('documents')}.") from error
     return HttpEmbedder(
         url,
         model,
@@ -97,8 +98,13 @@ def text_of(chunk: Chunk) -> str:
     return f"{chunk.heading}\n\n{chunk.text}" if chunk.heading else chunk.text
 
 
-def embed_question(embedder: Embedder, words: str) -> QuestionVector:
-    """What `search` takes to find by meaning. Blocks: a service on an event loop calls it in a thread."""
+def embed_question(embedder: Embedder | None, words: str) -> QuestionVector | None:
+    """What `search` takes to find by meaning; None, by words only, without an embedder or words.
+
+    Blocks: a service on an event loop calls it in a thread. Raises `EmbeddingError` and `EmbeddingRefused`.
+    """
+    if embedder is None or not words.strip():
+        return None
     (vector,) = embedder.embed([words])
     return QuestionVector(embedder.name, vector)
 
@@ -107,7 +113,7 @@ def _local(folder: Path, model: str, batch_size: int) -> Embedder:
     try:
         from jobs.documents.pipeline.embed_local import LocalEmbedder
     except ImportError as error:
-        raise EmbeddingRefused(f"{error.name} is not installed: a local model needs oomph[embeddings].") from error
+        raise EmbeddingRefused(f"A local model needs {error.name}: {how_to_install('embeddings')}.") from error
     return LocalEmbedder(folder, model or folder.name, batch_size=batch_size)
 
 
