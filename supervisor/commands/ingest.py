@@ -78,12 +78,14 @@ def ingest(
     except ImportError as error:
         raise CommandError(f"{error.name} is not installed: documents need oomph[documents]") from error
     from jobs.documents.intake import max_document_bytes
+    from jobs.documents.store_url import store_folder
 
     if not 1 <= len(collection) <= MAX_COLLECTION_CHARS or not collection.isprintable():
         refuse("--collection", f"1 to {MAX_COLLECTION_CHARS} printable characters")
     try:
-        found, skipped = find_files(paths, max_document_bytes())
-    except ValueError as error:
+        objects = Objects()
+        found, skipped = find_files(paths, max_document_bytes(), store_folder(objects.url))
+    except (StoreError, ValueError) as error:
         raise CommandError(str(error)) from error
     if not found and not skipped:
         raise CommandError(f"there are no files in {', '.join(str(path) for path in paths)}")
@@ -92,7 +94,7 @@ def ingest(
         connection.commit()
         connection.autocommit = True
         try:
-            submitted = _submit_all(connection, Objects(), found, collection, reports)
+            submitted = _submit_all(connection, objects, found, collection, reports)
         except StoreError as error:
             raise CommandError(str(error)) from error
         trouble = _follow(connection, submitted, reports, target.named, wait=wait)
