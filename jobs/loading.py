@@ -33,6 +33,8 @@ def load_app(spec: str) -> App:
     if not isinstance(found, App) and callable(found):
         try:
             found = found()
+        except AppError:  # it says itself what is wrong
+            raise
         except Exception as error:
             raise AppError(f"WORKER_APP={spec}: calling {attribute}() raised {_last_frame(error)}") from error
     if not isinstance(found, App):

@@ -25,8 +25,15 @@ class Scheduler:
         now = datetime.now(UTC)  # only to choose a new schedule's first grid point; ticks use the database's clock
         async with self._database.transaction() as session:
             rows = await session.fetch("remove_schedules", app=self._app, names=list(self._schedules))
-            for name, cancelled in rows:
+            for name, cancelled, workers in rows:
                 log.info("schedule %s was removed; %s queued jobs cancelled", name, cancelled)
+                if workers:
+                    log.warning(
+                        "%s live workers know the kind of schedule %s: if one of them declares it, it has ended there "
+                        "too, until such a worker starts again; give all workers of an app the same settings",
+                        workers,
+                        name,
+                    )
             for schedule in sorted(self._schedules.values(), key=lambda schedule: schedule.name):
                 await session.fetch(
                     "sync_schedule",

@@ -71,6 +71,7 @@ class IngestPool:
     ) -> None:
         process.check_support()
         self.app = app
+        self._app_spec = app_spec
         self.memory_mb = memory_mb
         self.slots = slots
         self._options = options or IngestOptions()
@@ -154,6 +155,8 @@ class IngestPool:
                 "WORKER_INGEST_SCRATCH_PATH to one that this worker may write to"
             ) from error
         await house.threads.run(startup.sweep, options, house.scratches)
+        if house.user is not None:
+            await house.threads.run(startup.check_reach, house.user, self._app_spec, options.start_method)
         house.readable = startup.readable_paths(options.read_paths)
         house.writable = startup.writable_paths(options)
         try:

@@ -2,15 +2,18 @@
 
 import logging
 import os
+import sys
 from pathlib import Path
 
 from pools import cgroups, landlock, seccomp, shm
+from pools.frames import UserFrame
 from pools.identity import Marks
 from pools.leftovers import sweep_processes
 from pools.oom import OomWatch
-from pools.options import IngestOptions
+from pools.options import IngestOptions, StartMethod
 from pools.process import NotSupported
 from pools.scratch import ScratchFolders, is_tmpfs
+from pools.user import closed_to
 
 log = logging.getLogger("oomph.ingest")
 
@@ -59,6 +62,26 @@ def _require_paths(variable: str, wanted: tuple[str, ...]) -> None:
     for path in wanted:
         if not Path(path).is_absolute() or not Path(path).exists():
             raise NotSupported(f"{variable} names {path}, which is no absolute path that exists")
+
+
+def check_reach(user: UserFrame, app_spec: str, method: StartMethod) -> None:
+    """See whether the jobs' user may read the interpreter, its library and the app. Blocks.
+
+    A forked child has what was preloaded, so for it the log says which folder is closed. Raises `NotSupported` for
+    one that is executed.
+    """
+    app = getattr(sys.modules.get(app_spec.partition(":")[0]), "__file__", None)
+    files = [Path(each) for each in (os.__file__, __file__, app) if each]
+    closed = closed_to(user, [Path(sys.prefix), *(file.absolute().parent for file in files)])
+    if not closed:
+        return
+    told = (
+        f"WORKER_INGEST_USER={user.name} may not read {' and '.join(map(str, closed))}, where Python or the app lies; "
+        "install both where that user may read"
+    )
+    if method is StartMethod.EXEC:
+        raise NotSupported(told)
+    log.warning("%s: jobs can import only what the template has imported", told)
 
 
 def say_what_encloses(

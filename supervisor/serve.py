@@ -45,8 +45,8 @@ def serve(options: Options) -> int:
     Raises what `supervisor.errors.explain` knows where something is wrong; nothing is left running then.
     """
     configure_logging(options.log_level, os.environ.get("WORKER_LOG_FORMAT", ""))
-    named = bool(options.database) or options.embedded is not None
-    settings = _settings(options.app, options.pools, named_database=named)
+    embedded = options.embedded is not None
+    settings = _settings(options.app, options.pools, named_database=bool(options.database), embedded=embedded)
 
     from jobs.loading import load_app
     from supervisor.loop import run
@@ -62,7 +62,7 @@ def serve(options: Options) -> int:
     return ended.status
 
 
-def _settings(app: str | None, pools: str | None, *, named_database: bool) -> "Settings":
+def _settings(app: str | None, pools: str | None, *, named_database: bool, embedded: bool) -> "Settings":
     """The settings; raises `SettingsError` with every line that is wrong, not only the first."""
     from jobs import failpoints
     from supervisor.settings import SettingsError, load_settings, unknown_variables
@@ -81,8 +81,13 @@ def _settings(app: str | None, pools: str | None, *, named_database: bool) -> "S
         settings = None
     if not (app or os.environ.get("WORKER_APP")):
         wrong.append(NO_APP)
-    if not (named_database or os.environ.get("DATABASE_URL")):
+    if not (named_database or embedded or os.environ.get("DATABASE_URL")):
         wrong.append(NO_DATABASE)
+    if embedded and settings is not None and settings.worker_ingest_user:
+        wrong.append(
+            f"WORKER_INGEST_USER={settings.worker_ingest_user} does not go with --embedded: only the server's own user "
+            "may enter the folder of its socket; leave one of the two out, or name a database by DATABASE_URL"
+        )
     if settings is None or wrong:
         raise SettingsError("\n".join(wrong))
     return settings

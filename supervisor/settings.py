@@ -86,7 +86,9 @@ class Settings(BaseModel):
         default="fork", description="`exec` loads the app anew in every child, for code that a fork would break."
     )
     worker_ingest_user: str = Field(
-        default="", description="The user (name, or uid:gid) that ingest jobs run as; needs a worker that is root."
+        default="",
+        description="The user (name, or uid:gid) that ingest jobs run as; needs a worker that is root, Python and the "
+        "app where that user may read, and not `--embedded`.",
     )
     worker_ingest_read_paths: Annotated[list[str], BeforeValidator(_split_paths)] = Field(
         default=[],

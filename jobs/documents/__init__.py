@@ -7,6 +7,8 @@
     reports.py   how documents stand, and whether anybody works on them
     reindex.py   a new index, the old serves   delete.py    index, assets, original, row
     cleanup.py   what nobody owns any more     folder.py    a folder that is kept ingested
+    settings.py  the variables, at the start   numbers.py   whole numbers in variables
+    store_url.py what OBJECT_STORE_URL says    own_folders.py  what no walk over folders takes
     app.py       what a worker runs            pipeline/    what a child does: parse, chunk, embed, index
 
 What is imported here imports neither the parser nor the object store, so a service pays for neither until it submits.

@@ -5,6 +5,7 @@ changed in it is submitted to the collection `DOCUMENT_FOLDER_COLLECTION`, and w
 the app need the same settings, and see the same folder.
 """
 
+import logging
 import os
 from datetime import timedelta
 from importlib.util import find_spec
@@ -22,28 +23,35 @@ from jobs.documents.task import (
     IngestDocument,
 )
 from jobs.extras import how_to_install
+from jobs.loading import AppError
 from jobs.task import PermanentError
 
 NEEDED = ("kreuzberg", "obstore", "pypdfium2", "PIL", "charset_normalizer")
 # By the scheme of EMBEDDING_URL: each child would take half a second to import the library of a local model.
 EMBEDDERS = {"http": "embed_http", "https": "embed_http", "file": "embed_local"}
 SWEEP_EVERY = timedelta(days=1)
-FOLDER_SECONDS = 60
+# Set for the processes that a worker starts: a folder that is away for a while must not keep a template from starting.
+CHECKED = "OOMPH_DOCUMENT_SETTINGS_CHECKED"
+
+log = logging.getLogger("oomph.documents")
 
 
 def app() -> App:
-    """Raises `ImportError` where the extra `documents` is not installed, `ValueError` for an impossible setting."""
+    """Raises `ImportError` where the extra `documents` is not installed, `AppError` for impossible settings."""
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ImportError(f"{' and '.join(missing)} not installed: {how_to_install('documents')}")
     embedder = EMBEDDERS.get(os.environ.get("EMBEDDING_URL", "").partition(":")[0])
     if embedder == "embed_local" and find_spec("model2vec") is None:
         raise ImportError(f"EMBEDDING_URL=file:... needs model2vec: {how_to_install('embeddings')}")
+    _check_settings()
     # Settled here, where the worker's working folder is still the current one: a child has another.
     os.environ.setdefault("OBJECT_STORE_URL", default_url())
     schedules = [Schedule("sweep-document-objects", SWEEP_OBJECTS, SWEEP_EVERY)]
     if folder := os.environ.get("DOCUMENT_FOLDER"):
+        from jobs.documents.settings import folder_seconds
+
         os.environ["DOCUMENT_FOLDER"] = str(Path(folder).absolute())
-        schedules.append(Schedule("ingest-folder", INGEST_FOLDER, timedelta(seconds=_folder_seconds())))
+        schedules.append(Schedule("ingest-folder", INGEST_FOLDER, timedelta(seconds=folder_seconds())))
     return App(
         handlers=[
             Handler(INGEST_DOCUMENT, ingest_document),
@@ -92,8 +100,13 @@ def ingest_folder(_: Tick) -> None:
     watch(Path(folder), os.environ.get("DOCUMENT_FOLDER_COLLECTION") or DEFAULT_COLLECTION)
 
 
-def _folder_seconds() -> int:
-    given = os.environ.get("DOCUMENT_FOLDER_SECONDS") or str(FOLDER_SECONDS)
-    if not given.isascii() or not given.isdigit() or int(given) < 1:
-        raise ValueError(f"DOCUMENT_FOLDER_SECONDS={given}: a whole number of seconds, at least 1, is allowed")
-    return int(given)
+def _check_settings() -> None:
+    if CHECKED in os.environ:
+        return
+    from jobs.documents.settings import misspelt, problems
+
+    for name, meant in misspelt():
+        log.warning("%s is not a setting and has no effect; is %s meant?", name, meant)
+    if wrong := problems():
+        raise AppError("\n  ".join(["the settings of documents cannot be used, for these reasons:", *wrong]))
+    os.environ[CHECKED] = "1"

@@ -4,8 +4,8 @@ What the folder held stands in `background_document_files`. A file is known by i
 one that differs is read. The document of a changed file goes on serving until the new one is READY. A document that
 others had submitted before is never deleted for a file's sake; one that they submit later is the folder's.
 
-Hidden files and links are left out: whoever may write to the folder must not make a worker read elsewhere. A folder
-that cannot be read deletes nothing.
+Hidden files and links are left out: whoever may write to the folder must not make a worker read elsewhere. So are the
+object store and the folder of a PostgreSQL server, which may lie inside. A folder that cannot be read deletes nothing.
 """
 
 import logging
@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 from uuid import UUID
@@ -25,8 +26,11 @@ from jobs.documents.database import Connection, connected
 from jobs.documents.delete import delete
 from jobs.documents.errors import DocumentError, UnreadableDocument
 from jobs.documents.objects import Objects
+from jobs.documents.own_folders import own_folder
+from jobs.documents.store_url import store_folder
 from jobs.documents.submit import DEFAULT_COLLECTION, Submission, submit
 from jobs.sql import statement
+from jobs.task import PermanentError
 
 CLIENT = "oomph ingest-folder"  # as the server's views show it
 SETTLED_SECONDS = 2.0  # a file that was changed within them may still be being written
@@ -55,8 +59,12 @@ class KnownFile:
         return self.replaces is not None and self.status not in ("READY", "FAILED", "PENDING", None)
 
 
+class FolderUnusable(PermanentError):
+    """The folder cannot be watched as it is; the message says why. Nothing was deleted."""
+
+
 def watch(folder: Path, collection: str = DEFAULT_COLLECTION) -> None:
-    """Look at the folder once: the work of `ingest-folder`. Raises `OSError` where it cannot be read."""
+    """Look at the folder once: the work of `ingest-folder`. Raises `FolderUnusable`."""
     with connected(CLIENT) as db:
         Watch(db, Objects(), folder, collection).look()
 
@@ -175,11 +183,18 @@ class Watch:
         def cannot_enter(error: OSError) -> None:
             folder = Path(error.filename)
             if folder == self._folder:
-                raise error
+                raise FolderUnusable(f"DOCUMENT_FOLDER={folder} cannot be read: {error.strerror}") from error
             unread.append(os.fsencode(folder.relative_to(self._folder)) + b"/")
             log.warning("%s was not entered: %s", ascii(error.filename), error.strerror)
 
+        store = store_folder(self._objects.url)
         for inner, folders, names in os.walk(self._folder, onerror=cannot_enter):
+            if why := own_folder(inner, folders, names, store):
+                if Path(inner) == self._folder:  # what it held before must not count as removed
+                    raise FolderUnusable(f"DOCUMENT_FOLDER={inner} is not watched: {why}; name another folder")
+                _say_left_out(inner, why)
+                folders.clear()
+                continue
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for path in (Path(inner, name) for name in sorted(names) if not name.startswith(".")):
                 if not path.is_symlink():
@@ -189,6 +204,12 @@ class Watch:
                         log.warning(
                             "a file is left out, its path has over %s bytes: %s", MAX_PATH_BYTES, ascii(path.name)
                         )
+
+
+@cache
+def _say_left_out(folder: str, why: str) -> None:
+    """Once in a process, and not at every look."""
+    log.info("%s is left out: %s", ascii(folder), why)
 
 
 @contextmanager

@@ -68,6 +68,8 @@ class Intake:
         self._spooled = tempfile.NamedTemporaryFile(prefix="oomph-")  # noqa: SIM115  (closed by close)
         digest, size = hashlib.sha256(), 0
         while piece := source.read(READ_BYTES):
+            if not isinstance(piece, bytes):
+                raise TypeError("content must be bytes or a binary stream, not a stream of text")
             size += len(piece)
             self._measure(size)
             digest.update(piece)

@@ -21,7 +21,7 @@ import obstore
 from obstore.exceptions import BaseError, UnknownConfigurationKeyError
 from obstore.store import from_url
 
-from jobs.documents.store_url import default_url
+from jobs.documents.store_url import default_url, store_problem
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -31,6 +31,13 @@ PARTS_AT_ONCE = 2  # of 5 MiB each; more would count against a child's memory
 MAX_RETRIES = 5
 RETRY_TIMEOUT = timedelta(seconds=30)  # a job that is tried again later should not wait here for minutes
 REMOVE_BATCH = 1_000  # what S3 takes in one request
+# What the library says, and what is meant by it.
+HINTS = {
+    "169.254.169.254": "there are no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and AWS_REGION",
+    "builder error": "an endpoint of http:// needs AWS_ALLOW_HTTP=true",
+    "Permission denied": "whoever submits and whoever runs the jobs must be one user, or share a group by a default "
+    "ACL of the store's folder",
+}
 
 _UNFINISHED = re.compile(r"#\d+$")  # in a key's own name, the store encodes the sign
 
@@ -58,6 +65,8 @@ class Objects:
     def __init__(self, url: str | None = None) -> None:
         """`url` instead of OBJECT_STORE_URL. Raises `StoreError` for one that names no store."""
         self.url = url or os.environ.get("OBJECT_STORE_URL") or default_url()
+        if problem := store_problem(self.url):
+            raise StoreError(f"OBJECT_STORE_URL={self.url} cannot be used: {problem}")
         try:
             self._store = _open(self.url)
         except (ValueError, TypeError, OSError, BaseError, UnknownConfigurationKeyError) as error:
@@ -150,7 +159,7 @@ class Objects:
         except ObjectMissing:
             raise
         except (BaseError, OSError) as error:
-            raise StoreError(f"the object store {self.url} {what}: {_first_line(error)}") from error
+            raise StoreError(f"the object store {self.url} {what}: {_first_line(error)}{_hint(error)}") from error
 
 
 def _remove_empty(folder: Path) -> None:
@@ -172,6 +181,11 @@ def _open(url: str) -> "ObjectStore":
     if url.startswith("file:"):
         return from_url(url, mkdir=True, automatic_cleanup=True)
     return from_url(url, retry_config={"max_retries": MAX_RETRIES, "retry_timeout": RETRY_TIMEOUT})
+
+
+def _hint(error: Exception) -> str:
+    told = str(error)
+    return "".join(f" ({hint})" for sign, hint in HINTS.items() if sign in told)
 
 
 def _first_line(error: Exception) -> str:

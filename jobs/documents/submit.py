@@ -68,11 +68,12 @@ def submit(
     transaction around it, or a worker may see the job before the document.
 
     Raises `UnreadableDocument` for a file that is empty, too large, or of a type that nothing parses, `StoreError`
-    where the store does not take it, and `ValueError` or `TypeError` for an impossible collection, organization or
-    priority. Nothing is stored then.
+    where the store does not take it, `ValueError` or `TypeError` for an impossible collection, organization or
+    priority, and `TypeError` for content that is text. Nothing is stored then.
     """
-    if not 1 <= len(collection) <= MAX_COLLECTION_CHARS or not collection.isprintable():
-        raise ValueError(f"collection {collection!r}: 1 to {MAX_COLLECTION_CHARS} printable characters are allowed")
+    check_collection(collection)
+    if not isinstance(content, bytes) and not hasattr(content, "read"):
+        raise TypeError(f"content must be bytes or a binary stream, not {type(content).__name__}")
     # Raises here for what no job may have, and not when the document is written.
     enqueueing(
         INGEST_DOCUMENT, IngestDocument(document_id=UUID(int=0)), organization_id=organization_id, priority=priority
@@ -80,6 +81,12 @@ def submit(
     name = base_name(filename)
     intake = Intake(name, content, max_bytes)
     return run(db, _submit(intake, name, collection, organization_id, priority, objects))
+
+
+def check_collection(collection: str) -> None:
+    """Raise `ValueError` for what can be no collection's name."""
+    if not 1 <= len(collection) <= MAX_COLLECTION_CHARS or not collection.isprintable():
+        raise ValueError(f"collection {collection!r}: 1 to {MAX_COLLECTION_CHARS} printable characters are allowed")
 
 
 def base_name(filename: str) -> str:
@@ -145,8 +152,10 @@ def _make(
     """The first of its content, or None where somebody else has just made that."""
     document_id = uuid4()
     key = original_key(document_id)
+    is_stored = False
     try:
         yield Blocking(partial(_put, objects, key, intake))
+        is_stored = True
         made = yield Statement(
             statement("insert_document"),
             {
@@ -163,9 +172,10 @@ def _make(
     except GeneratorExit:
         raise
     except BaseException:
-        yield Blocking(partial(_discard, objects, key))
+        # Also where the store has not said so it may be stored, by a thread that nobody waits for any more.
+        yield Blocking(partial(_discard, objects, key, is_stored=is_stored))
         raise
-    yield Blocking(partial(_discard, objects, key))
+    yield Blocking(partial(_discard, objects, key, is_stored=True))
     return None
 
 
@@ -193,10 +203,11 @@ def _put(objects: "Objects | None", key: str, intake: Intake) -> None:
     _store(objects).put(key, intake.content)
 
 
-def _discard(objects: "Objects | None", key: str) -> None:
+def _discard(objects: "Objects | None", key: str, *, is_stored: bool) -> None:
     from jobs.documents.objects import StoreError
 
     try:
         _store(objects).remove([key])
     except StoreError as error:  # what is wrong with the submission is the thing to tell
-        log.warning("%s stays until the next sweep: %s", key, error)
+        if is_stored:
+            log.warning("%s stays until the next sweep: %s", key, error)

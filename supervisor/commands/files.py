@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+import typer
+
+from jobs.documents.own_folders import own_folder
 from supervisor.commands.options import refuse
 from supervisor.commands.output import printable
 
@@ -36,10 +39,13 @@ class FoundFile:
             yield file
 
 
-def find_files(paths: Iterable[Path], max_bytes: int) -> tuple[list[FoundFile], list[tuple[str, str]]]:
+def find_files(
+    paths: Iterable[Path], max_bytes: int, store: Path | None = None
+) -> tuple[list[FoundFile], list[tuple[str, str]]]:
     """The files that `paths` name, sorted and each once, and those that are skipped with the reason.
 
-    In folders, hidden files and folders are left out silently, and links to folders are not followed. Wrong usage for a
+    In folders, hidden files and folders are left out silently, and links to folders are not followed. A folder that
+    holds Oomph's own files, such as the object store in `store`, is left out with a note on stderr. Wrong usage for a
     path that does not exist.
     """
     found: dict[Path, FoundFile] = {}
@@ -47,7 +53,7 @@ def find_files(paths: Iterable[Path], max_bytes: int) -> tuple[list[FoundFile], 
     for path in paths:
         if not os.path.lexists(path):
             refuse("PATH", f"{shown(path)} does not exist")
-        for file in _walk(path, skipped) if path.is_dir() else [path]:
+        for file in _walk(path, skipped, store) if path.is_dir() else [path]:
             try:
                 state = file.stat()
             except OSError as error:
@@ -66,10 +72,14 @@ def shown(path: Path) -> str:
     return printable(os.fsencode(path).decode("utf-8", "replace")).replace("\n", "\N{REPLACEMENT CHARACTER}")
 
 
-def _walk(folder: Path, skipped: list[tuple[str, str]]) -> Iterator[Path]:
+def _walk(folder: Path, skipped: list[tuple[str, str]], store: Path | None) -> Iterator[Path]:
     def cannot_enter(error: OSError) -> None:
         skipped.append((shown(Path(error.filename)), error.strerror or str(error)))
 
     for inner, folders, names in os.walk(folder, onerror=cannot_enter):
+        if why := own_folder(inner, folders, names, store):
+            typer.echo(f"{shown(Path(inner))} is left out: {why}", err=True)
+            folders.clear()
+            continue
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(inner, name) for name in sorted(names) if not name.startswith("."))

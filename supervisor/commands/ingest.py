@@ -84,12 +84,14 @@ def ingest(
     except ImportError as error:
         raise CommandError(f"documents need {error.name}: {how_to_install('documents')}") from error
     from jobs.documents.intake import max_document_bytes
+    from jobs.documents.store_url import store_folder
 
     if not 1 <= len(collection) <= MAX_COLLECTION_CHARS or not collection.isprintable():
         refuse("--collection", f"1 to {MAX_COLLECTION_CHARS} printable characters")
     try:
-        found, skipped = find_files(paths, max_document_bytes())
-    except ValueError as error:
+        objects = Objects()
+        found, skipped = find_files(paths, max_document_bytes(), store_folder(objects.url))
+    except (StoreError, ValueError) as error:
         raise CommandError(str(error)) from error
     if not found and not skipped:
         raise CommandError(f"there are no files in {', '.join(str(path) for path in paths)}")
@@ -97,10 +99,6 @@ def ingest(
     with target_of(database, embedded, create=True) as target, open_connection(target) as connection:
         connection.commit()
         connection.autocommit = True
-        try:
-            objects = Objects()
-        except StoreError as error:
-            raise CommandError(str(error)) from error
         submitted, trouble = _submit_all(connection, objects, found, collection, reports)
         trouble = _follow(connection, submitted, reports, target.named, wait=wait and trouble is None) or trouble
     _conclude(reports, trouble, as_json=as_json, wait=wait)

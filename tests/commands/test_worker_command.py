@@ -113,6 +113,14 @@ def test_a_heartbeat_too_close_to_the_lease_is_refused(oomph: Oomph) -> None:
     assert "WORKER_HEARTBEAT_SECONDS=20 is more than a third of WORKER_LEASE_SECONDS=30" in told
 
 
+def test_jobs_of_another_user_and_an_embedded_server_are_refused_together(anywhere: Oomph, tmp_path: Path) -> None:
+    told = anywhere(
+        "worker", "--app", APP, "--embedded", str(tmp_path / "db"), WORKER_INGEST_USER="nobody"
+    ).refused()  # fmt: skip
+    assert "WORKER_INGEST_USER=nobody does not go with --embedded" in told
+    assert not (tmp_path / "db").exists()
+
+
 def test_an_unknown_pool_is_refused(oomph: Oomph) -> None:
     assert "agent, ingest, system" in oomph("worker", "--app", APP, "--pools", "system,gpu").refused()
 

@@ -166,8 +166,29 @@ def test_the_environment_says_how_large_chunks_are(monkeypatch: pytest.MonkeyPat
     assert chunker_from_environment().name == "structured 400/40 tokens"
     monkeypatch.setenv("CHUNK_OVERLAP", "0")
     assert chunker_from_environment().name == "structured 400/0 tokens"
-    monkeypatch.setenv("CHUNK_UNIT", "pages")
-    with pytest.raises(ValueError, match="characters or tokens"):
+
+
+def test_an_overlap_counts_also_without_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHUNK_OVERLAP", "20")
+    monkeypatch.setenv("CHUNK_UNIT", "characters")
+    assert chunker_from_environment().name == "structured 1500/20 characters"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"CHUNK_SIZE": "-3"}, "CHUNK_SIZE=-3: a whole number, at least 16, is allowed"),
+        ({"CHUNK_SIZE": "400", "CHUNK_OVERLAP": "101"}, "CHUNK_OVERLAP=101: a whole number, from 0 to 100, is allowed"),
+        ({"CHUNK_UNIT": "pages"}, "CHUNK_UNIT=pages: allowed are characters and tokens"),
+        ({"CHUNK_UNIT": "tokens"}, "CHUNK_UNIT=tokens needs CHUNK_SIZE"),
+    ],
+)
+def test_what_is_wrong_with_a_size_is_said_by_its_variable(
+    settings: dict[str, str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=sentence):
         chunker_from_environment()
 
 

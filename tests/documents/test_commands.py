@@ -252,6 +252,24 @@ def test_files_are_found_sorted_and_once_and_the_rest_is_said(folder: Path) -> N
     ]
 
 
+def test_the_object_store_and_a_server_in_a_folder_are_left_out_with_a_note(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "objects" / "documents").mkdir(parents=True)
+    (folder / "objects" / "documents" / "original").write_bytes(b"words")
+    (folder / "db" / "data").mkdir(parents=True)
+    for name in ("users", "turn", "server.log", "data/PG_VERSION"):
+        (folder / "db" / name).write_bytes(b"17")
+    (folder / "here").symlink_to(folder)
+    found, skipped = find_files([folder], 1 << 20, folder / "here" / "objects")
+    assert [file.path.name for file in found] == ["a.docx", "b.pdf"]
+    assert skipped == []
+    assert capsys.readouterr().err.splitlines() == [
+        f"{folder}/db is left out: it holds the files of a PostgreSQL server",
+        f"{folder}/objects is left out: it is the object store",
+    ]
+
+
 def test_a_file_that_grew_became_a_pipe_or_vanished_is_not_half_read(library: Library, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
     ((file,), _) = find_files([tmp_path / "a"], 10)

@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from jobs.documents.folder import Watch
+from jobs.documents.folder import FolderUnusable, Watch
 from jobs.documents.submit import Submission, submit
 from jobs.failpoints import Failpoint
 from supervisor.testing.waiting import wait_for
@@ -192,7 +192,41 @@ def test_a_folder_that_cannot_be_read_deletes_nothing(library: Library, folder: 
     write(folder / "a.txt", "looms")
     look(library, folder)
     folder.rename(folder.with_name("away"))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FolderUnusable, match=f"DOCUMENT_FOLDER={folder} cannot be read: No such file"):
+        look(library, folder)
+    assert list(documents(library)) == ["a.txt"]
+
+
+def test_the_object_store_and_a_server_inside_the_folder_are_left_out(
+    library: Library, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "oomph.documents")
+    library.store_url = (folder / "my store").as_uri()
+    write(folder / "a.txt", "looms")
+    write(folder / "db" / "data" / "PG_VERSION", "17")
+    for name in ("users", "turn", "server.log"):
+        write(folder / "db" / name, "words")
+    write(folder / "cluster" / "PG_VERSION", "17")
+    write(folder / "cluster" / "postgresql.conf.txt", "words")
+    for _ in range(2):
+        look(library, folder)
+        assert list(documents(library)) == ["a.txt"]
+    for name, why in (("my store", "it is the object store"), ("db", "PostgreSQL"), ("cluster", "PostgreSQL")):
+        told = [line for line in caplog.messages if f"'{folder / name}' is left out" in line]
+        assert len(told) == 1, caplog.messages
+        assert why in told[0]
+    (folder / "a.txt").unlink()
+    look(library, folder)
+    assert documents(library) == {}, "the original in the store is no other file of the same content"
+
+
+def test_a_folder_in_which_a_server_was_made_loses_no_document(library: Library, folder: Path) -> None:
+    write(folder / "a.txt", "looms")
+    look(library, folder)
+    write(folder / "PG_VERSION", "17")
+    with pytest.raises(
+        FolderUnusable, match=f"DOCUMENT_FOLDER={folder} is not watched: it holds the files of a Postgr"
+    ):
         look(library, folder)
     assert list(documents(library)) == ["a.txt"]
 

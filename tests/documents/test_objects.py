@@ -1,6 +1,8 @@
 """The object store: a folder and a server with the interface of S3 do the same."""
 
 import hashlib
+import os
+import pwd
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -63,6 +65,44 @@ def test_a_store_that_does_not_answer_is_named_and_its_key_is_not(
         with pytest.raises(StoreError, match="the object store s3://no-such-bucket did not take a") as caught:
             Objects().put("a", b"words")
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"AWS_ALLOW_HTTP": "false"}, "needs AWS_ALLOW_HTTP=true"),
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+    ],
+)
+def test_what_a_bucket_lacks_is_said_by_the_variables(
+    given: dict[str, str], hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "k",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    for name, value in (reached | given).items():
+        if value:
+            monkeypatch.setenv(name, value)
+        else:
+            monkeypatch.delenv(name, raising=False)
+    with pytest.raises(StoreError, match=hint):
+        Objects("s3://papers").put("a", b"words")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+def test_a_folder_of_another_user_is_told_from_a_disk_that_fails(tmp_path: Path) -> None:
+    objects = Objects((tmp_path / "objects").as_uri())
+    objects.put("documents/original", b"words")
+    os.seteuid(pwd.getpwnam("nobody").pw_uid)
+    try:
+        with pytest.raises(StoreError, match=r"Permission denied.*must be one user, or share a group"):
+            objects.put("documents/snapshot", b"words")
+    finally:
+        os.seteuid(0)
 
 
 def test_documents_live_in_s3_as_in_a_folder(library: Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

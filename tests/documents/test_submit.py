@@ -1,6 +1,7 @@
 """Submitting: one document for the same content, one job that works on it, all in the caller's transaction."""
 
 import asyncio
+import io
 import subprocess
 import sys
 import threading
@@ -271,17 +272,31 @@ async def test_an_object_is_removed_again_where_an_asynchronous_submission_fails
     assert (counts(library.db), library.stored()) == ((0, 0), [])
 
 
-def test_without_a_store_nothing_is_written(library: Library) -> None:
+@pytest.mark.parametrize("content", ["words", io.StringIO("words")])
+def test_text_is_refused_as_what_is_no_file(library: Library, content: Any) -> None:
+    with pytest.raises(TypeError, match="content must be bytes or a binary stream"):
+        submit(library.db, "a.md", content, objects=library.objects)
+    assert counts(library.db) == (0, 0)
+
+
+def test_without_a_store_nothing_is_written(library: Library, caplog: pytest.LogCaptureFixture) -> None:
     (library.folder / "objects").mkdir()
     (library.folder / "objects" / "documents").write_bytes(b"in the way")
     with pytest.raises(StoreError, match="did not take"), library.db.transaction():
         library.submit("a.txt", b"words")
     assert counts(library.db) == (0, 0)
+    assert caplog.messages == [], "nothing stays there"
 
 
 def test_a_store_that_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for url in ("nonsense", "gopher://host/x"):
-        with pytest.raises(StoreError, match=f"OBJECT_STORE_URL={url} cannot be used"):
+    here = Path.cwd().as_uri()
+    for url, advice in (
+        ("papers", f"a folder is written {here}/papers"),
+        ("/tmp/x y", "a folder is written file:///tmp/x%20y"),
+        ("file:papers", f"a folder is written {here}/papers"),
+        ("gopher://host/x", "allowed are file:///folder, s3://"),
+    ):
+        with pytest.raises(StoreError, match=f"OBJECT_STORE_URL={url} cannot be used: {advice}"):
             Objects(url)
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StoreError, match="cannot be used"):

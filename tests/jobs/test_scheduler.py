@@ -12,7 +12,7 @@ from jobs.database import Database
 from jobs.schedule import EPOCH
 from jobs.scheduler import Scheduler
 from jobs.store import JobStore
-from tests.jobs.lab import SUCCESS, Connection, hire, scalar, succeed
+from tests.jobs.lab import SUCCESS, Connection, expire, hire, scalar, succeed
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 DIGEST = Task(
@@ -250,6 +250,19 @@ async def test_a_removed_schedule_fires_no_more_and_its_queued_jobs_are_cancelle
     # An old worker that still runs cannot fire it.
     db.execute("UPDATE background_schedules SET next_occurrence = now() + interval '1 hour'")
     assert await both.tick() == set()
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+async def test_who_removes_a_schedule_is_warned_while_a_live_worker_may_declare_it(
+    is_live: bool, db: Connection, database: Database, store: JobStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await scheduler(database, hourly()).sync()
+    worker = await hire(store, tasks=[DIGEST])
+    if not is_live:
+        expire(db, worker)
+    await scheduler(database).sync()
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert ["1 live workers know the kind of schedule hourly" in line for line in warnings] == [True] * is_live
 
 
 async def test_a_schedule_that_is_added_again_starts_on_the_next_point(db: Connection, database: Database) -> None:

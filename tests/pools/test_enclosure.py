@@ -6,13 +6,17 @@ import ast
 import asyncio
 import os
 import pwd
+import sys
 from pathlib import Path
 
 import pytest
 
 from jobs.outcome import Died, Failed, Succeeded, Verdict
 from pools import landlock, seccomp, shm, watch
+from pools.options import StartMethod
 from pools.process import NotSupported
+from pools.startup import check_reach
+from pools.user import closed_to, resolve_user
 from tests.pools.kitchen import is_dead, job_processes, let_others_pass, open_kitchen, result_of, until
 
 NOBODY = pwd.getpwnam("nobody")
@@ -67,6 +71,24 @@ async def test_a_user_that_cannot_be_is_refused_at_the_start(user: str, words: s
     with pytest.raises(NotSupported, match=words):
         async with open_kitchen(user=user):
             pass
+
+
+@as_root
+def test_what_the_user_of_jobs_may_not_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    user = resolve_user("nobody")
+    assert user is not None
+    let_others_pass(tmp_path / "closed")
+    closed = tmp_path / "closed"
+    (closed / "lib" / "python").mkdir(parents=True)
+    closed.chmod(0o700)
+    assert closed_to(user, [tmp_path, closed / "lib" / "python", closed / "lib"]) == [closed]
+    monkeypatch.setattr(sys, "prefix", str(closed / "lib"))
+    check_reach(user, "app:app", StartMethod.FORK)
+    assert f"WORKER_INGEST_USER=nobody may not read {closed}" in caplog.text
+    with pytest.raises(NotSupported, match=f"may not read {closed}"):
+        check_reach(user, "app:app", StartMethod.EXEC)
 
 
 async def test_a_worker_without_the_right_refuses_another_user(monkeypatch: pytest.MonkeyPatch) -> None:

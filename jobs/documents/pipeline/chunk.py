@@ -14,12 +14,14 @@ from itertools import pairwise
 from typing import Protocol
 from uuid import UUID, uuid5
 
+from jobs.documents.numbers import whole_number
 from jobs.documents.pipeline.cuts import pieces
 from jobs.documents.pipeline.headings import Heading, Page
 from jobs.documents.pipeline.units import UNITS, Unit
 
 CHUNK_CHARS = 1_500  # some 300 words of English: a few paragraphs, and well inside what embedding models take
 OVERLAP_CHARS = 150  # about one sentence
+MIN_SIZE = 16
 MAX_HEADING_CHARS = 500  # of a path of headings
 
 
@@ -63,8 +65,10 @@ class StructuredChunker:
     unit: str | Unit = "characters"
 
     def __post_init__(self) -> None:
-        if self.size < 16 or not 0 <= self.overlap <= self.size // 4:
-            raise ValueError(f"size={self.size}, overlap={self.overlap}: at least 16, and 0 to a quarter of the size")
+        if self.size < MIN_SIZE or not 0 <= self.overlap <= self.size // 4:
+            raise ValueError(
+                f"size={self.size}, overlap={self.overlap}: at least {MIN_SIZE}, and 0 to a quarter of the size"
+            )
         if isinstance(self.unit, str) and self.unit not in UNITS:
             raise ValueError(f"unit={self.unit}: {' or '.join(UNITS)}")
 
@@ -84,14 +88,17 @@ chunk = StructuredChunker()
 def chunker_from_environment() -> StructuredChunker:
     """What CHUNK_SIZE, CHUNK_OVERLAP and CHUNK_UNIT ask for. Raises `ValueError` where that is no chunker.
 
-    Without CHUNK_SIZE it is `chunk`. CHUNK_UNIT is `characters` or `tokens`; the overlap is a tenth of the size unless
-    it is given.
+    CHUNK_UNIT is `characters` or `tokens`, and needs CHUNK_SIZE where it is not characters; the overlap is a tenth of
+    the size unless it is given.
     """
-    if not (wanted := os.environ.get("CHUNK_SIZE")):
-        return chunk
-    size = int(wanted)
-    overlap = int(os.environ.get("CHUNK_OVERLAP") or size // 10)
-    return StructuredChunker(size, overlap, os.environ.get("CHUNK_UNIT") or "characters")
+    unit = os.environ.get("CHUNK_UNIT") or "characters"
+    if unit not in UNITS:
+        raise ValueError(f"CHUNK_UNIT={unit}: allowed are {' and '.join(UNITS)}")
+    if unit != "characters" and not os.environ.get("CHUNK_SIZE"):
+        raise ValueError(f"CHUNK_UNIT={unit} needs CHUNK_SIZE: the default size is in characters")
+    size = whole_number("CHUNK_SIZE", CHUNK_CHARS, least=MIN_SIZE)
+    overlap = whole_number("CHUNK_OVERLAP", size // 10, least=0, most=size // 4)
+    return StructuredChunker(size, overlap, unit)
 
 
 @dataclass(frozen=True, slots=True)

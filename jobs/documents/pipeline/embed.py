@@ -32,6 +32,12 @@ TIMEOUT_SECONDS = 60
 MAX_TIMEOUT_SECONDS = 600
 RETRIES = 4
 MAX_DIMENSIONS = 4_000  # of a vector that pgvector can index
+SCHEMES = ("http://", "https://", "file:")
+NUMBERS = {  # and the most that each may be
+    "EMBEDDING_DIMENSIONS": MAX_DIMENSIONS,
+    "EMBEDDING_BATCH_SIZE": MAX_BATCH_SIZE,
+    "EMBEDDING_TIMEOUT_SECONDS": MAX_TIMEOUT_SECONDS,
+}
 
 
 class Embedder(Protocol):
@@ -58,19 +64,15 @@ def embedder_from_environment(
     `retries` is how often a request is sent again: 4 suit a job, which may wait; a person who searches may rather not.
     Raises `EmbeddingRefused` for settings that cannot be meant, and where the library they need is not installed.
     """
+    for problem in problems(environment):
+        raise EmbeddingRefused(problem)
     url = environment.get("EMBEDDING_URL", "")
     model = environment.get("EMBEDDING_MODEL", "")
     if not url:
-        if model:
-            raise EmbeddingRefused("EMBEDDING_MODEL is set without EMBEDDING_URL; set both, or neither.")
         return None
-    if (dimensions := _number(environment, "EMBEDDING_DIMENSIONS", 0, MAX_DIMENSIONS)) and _is_local(url):
-        raise EmbeddingRefused(f"EMBEDDING_DIMENSIONS={dimensions}: a local model has the dimensions it has.")
-    batch_size = _number(environment, "EMBEDDING_BATCH_SIZE", BATCH_SIZE, MAX_BATCH_SIZE)
+    batch_size = _number(environment, "EMBEDDING_BATCH_SIZE", BATCH_SIZE)
     if _is_local(url):
-        return _local(Path(unquote(urlsplit(url).path)), model, batch_size)
-    if not model:
-        raise EmbeddingRefused("EMBEDDING_URL needs EMBEDDING_MODEL, the name of the model there.")
+        return _local(_folder(url), model, batch_size)
     try:
         from jobs.documents.pipeline.embed_http import RETRYING, HttpEmbedder
     except ImportError as error:
@@ -79,11 +81,31 @@ def embedder_from_environment(
         url,
         model,
         api_key=environment.get("EMBEDDING_API_KEY", "").strip() or None,
-        dimensions=dimensions or None,
+        dimensions=_number(environment, "EMBEDDING_DIMENSIONS", 0) or None,
         batch_size=batch_size,
-        timeout=_number(environment, "EMBEDDING_TIMEOUT_SECONDS", TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS),
+        timeout=_number(environment, "EMBEDDING_TIMEOUT_SECONDS", TIMEOUT_SECONDS),
         retrying=RETRYING.new(total=retries),
     )
+
+
+def problems(environment: Mapping[str, str]) -> Iterator[str]:
+    """What of the settings cannot be meant, a sentence each, without loading or asking a model."""
+    url = environment.get("EMBEDDING_URL", "")
+    model = environment.get("EMBEDDING_MODEL", "")
+    if _is_local(url) and (dimensions := environment.get("EMBEDDING_DIMENSIONS")):
+        yield f"EMBEDDING_DIMENSIONS={dimensions}: a local model has the dimensions it has."
+    if model and not url:
+        yield "EMBEDDING_MODEL is set without EMBEDDING_URL; set both, or neither."
+    if url and not url.startswith(SCHEMES):
+        yield "EMBEDDING_URL is no address of a model, such as http://host:8080/v1 or file:///folder."
+    elif url and not _is_local(url) and not model:
+        yield "EMBEDDING_URL needs EMBEDDING_MODEL, the name of the model there."
+    elif _is_local(url) and not _folder(url).is_dir():
+        yield f"EMBEDDING_URL names the folder {_folder(url)}, which does not exist on this host."
+    for name, most in NUMBERS.items():
+        given = environment.get(name, "")
+        if given and not (given.isascii() and given.isdigit() and 1 <= int(given) <= most):
+            yield f"{name}={given}: a whole number from 1 to {most:,}."
 
 
 def embed_chunks(embedder: Embedder, chunks: Iterable[Chunk]) -> Iterator[Vector]:
@@ -117,14 +139,13 @@ def _local(folder: Path, model: str, batch_size: int) -> Embedder:
     return LocalEmbedder(folder, model or folder.name, batch_size=batch_size)
 
 
+def _folder(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path))
+
+
 def _is_local(url: str) -> bool:
     return url.startswith("file:")
 
 
-def _number(environment: Mapping[str, str], name: str, default: int, most: int) -> int:
-    text = environment.get(name, "")
-    if not text:
-        return default
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= most:
-        raise EmbeddingRefused(f"{name}={text}: a whole number from 1 to {most:,}.")
-    return int(text)
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    return int(environment.get(name) or default)
