@@ -1,15 +1,17 @@
 """Measures how fast documents become READY, with one child and with more, and what each of them took.
 
 Every run has a fresh database and a fresh object store: a folder. All documents are submitted first; then a worker is
-started, and the time runs from its readiness until nothing happens any more. Without paths, the documents are made:
-PDF, Word, slides, sheets, HTML, Markdown and text.
+started, and the time runs from its readiness until nothing happens any more. Then a phrase of each is searched for.
+Without paths, the documents are made: PDF, Word, slides, sheets, HTML, Markdown and text.
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import psycopg
 from rich.console import Console
@@ -17,6 +19,7 @@ from rich.table import Table
 
 from bench.ground import Ground
 from bench.processes import MIB, Command, Running, wait_for
+from jobs.documents import Hits, search
 from jobs.documents.errors import UnreadableDocument
 from jobs.documents.objects import Objects
 from jobs.documents.submit import submit
@@ -29,7 +32,7 @@ PAGES, LINES = 20, 40
 MEMORY_MB = 512
 READY_SECONDS = 60.0
 RUN_SECONDS = 1_800.0
-WIDTH = 140  # where the output is a file
+WIDTH = 180  # where the output is a file
 SENTENCE = "The fence of job {} is its id and its claim number, and a late outcome changes nothing."
 
 File = tuple[str, bytes]
@@ -46,6 +49,7 @@ class Taken(NamedTuple):
     peak_mb: float | None
     verdict: str
     message: str
+    found: str = ""  # what of its own text finds it, or that nothing does
 
 
 TAKEN = """
@@ -53,12 +57,14 @@ SELECT document.filename, document.size, document.pages, document.chunks,
        extract(epoch FROM job.finished_at - job.started_at)::float,
        coalesce((job.result ->> 'peak_memory_mb')::float, attempt.peak_memory_mb),
        CASE WHEN job.status = 'succeeded' THEN 'READY' ELSE coalesce(attempt.verdict, job.status) END,
-       coalesce(document.message, '')
+       coalesce(document.message, ''), document.id
   FROM background_documents AS document JOIN background_jobs AS job ON job.id = document.job_id
   LEFT JOIN LATERAL (SELECT * FROM background_attempts AS a WHERE a.job_id = job.id ORDER BY claim DESC LIMIT 1)
        AS attempt ON true
  ORDER BY document.filename, document.id
 """
+LONGEST = "SELECT text FROM background_document_chunks WHERE document_id = %s ORDER BY length(text) DESC LIMIT 1"
+PHRASE = re.compile(r"\w{2,}(?: \w{2,}){3}|\w{4,}")
 LEFT = "SELECT count(*) FROM background_documents WHERE status NOT IN ('READY', 'FAILED')"
 
 
@@ -122,17 +128,30 @@ def _run(ground: Ground, files: list[File], children: int) -> tuple[list[Taken],
             )
             seconds = monotonic() - began
             rows: list[Any] = look.execute(TAKEN).fetchall()
-    return sorted([*map(Taken._make, rows), *refused]), seconds
+            taken = [Taken(*row, found=_found(look, document_id)) for *row, document_id in rows]
+    return sorted([*taken, *refused]), seconds
+
+
+def _found(db: psycopg.Connection[tuple[Any, ...]], document_id: UUID) -> str:
+    """Four words in a row of its longest chunk, if a search for them finds the document; a single word, if it has no four."""
+    row = db.execute(LONGEST, [document_id]).fetchone()
+    phrase = PHRASE.search(row[0]) if row else None
+    if phrase is None:
+        return ""
+    hits: Hits = search(db, f'"{phrase[0]}"', limit=1_000)
+    return phrase[0] if any(hit.document_id == document_id for hit in hits) else f"NOT FOUND: {phrase[0]}"
 
 
 def _by_document(taken: list[Taken]) -> Table:
-    table = Table("document", "KB", "pages", "chunks", "seconds", "peak MB", "verdict", "", box=None, pad_edge=False)
+    table = Table(
+        "document", "KB", "pages", "chunks", "seconds", "peak MB", "verdict", "found by", "", box=None, pad_edge=False
+    )
     for each in taken:
         numbers = (each.size / 1024, each.pages, each.chunks)
         told = ["" if number is None else f"{number:,.0f}" for number in numbers]
         seconds = "" if each.seconds is None else f"{each.seconds:.2f}"
         peak = "" if each.peak_mb is None else f"{each.peak_mb:.0f}"
-        table.add_row(each.filename, *told, seconds, peak, each.verdict, each.message)
+        table.add_row(each.filename, *told, seconds, peak, each.verdict, each.found, each.message)
     return table
 
 
