@@ -128,12 +128,12 @@ def _run(ground: Ground, files: list[File], children: int) -> tuple[list[Taken],
             )
             seconds = monotonic() - began
             rows: list[Any] = look.execute(TAKEN).fetchall()
-            taken = [Taken(*row, found=_found(look, document_id)) for *row, document_id in rows]
+            taken = [Taken(*row[:-1])._replace(found=_found(look, row[-1])) for row in rows]
     return sorted([*taken, *refused]), seconds
 
 
 def _found(db: psycopg.Connection[tuple[Any, ...]], document_id: UUID) -> str:
-    """Four words in a row of its longest chunk, if a search for them finds the document; a single word, if it has no four."""
+    """Four words in a row of its longest chunk, or a single one, if a search for them finds the document."""
     row = db.execute(LONGEST, [document_id]).fetchone()
     phrase = PHRASE.search(row[0]) if row else None
     if phrase is None:
@@ -143,9 +143,8 @@ def _found(db: psycopg.Connection[tuple[Any, ...]], document_id: UUID) -> str:
 
 
 def _by_document(taken: list[Taken]) -> Table:
-    table = Table(
-        "document", "KB", "pages", "chunks", "seconds", "peak MB", "verdict", "found by", "", box=None, pad_edge=False
-    )
+    columns = ("document", "KB", "pages", "chunks", "seconds", "peak MB", "verdict", "found by", "")
+    table = Table(*columns, box=None, pad_edge=False)
     for each in taken:
         numbers = (each.size / 1024, each.pages, each.chunks)
         told = ["" if number is None else f"{number:,.0f}" for number in numbers]
