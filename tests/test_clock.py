@@ -21,6 +21,15 @@ MAY_ASK = {
     ("jobs/documents/folder.py", "return not 0 <= time.time() - found.st_mtime <= SETTLED_SECONDS"): (
         "compared with when a file was changed, by the same clock"
     ),
+    ("jobs/queue_sample.py", "began, at = time.monotonic(), time.time()"): "how far this clock is from the database's",
+    ("supervisor/monitor/meter.py", "now, kinds = time.time() + self.clock_offset, self._kinds"): (
+        "a figure of how long jobs waited; corrected by how far this clock is from the database's"
+    ),
+    (
+        "supervisor/notices/mail.py",
+        "message = compose(batch, sender=self._sender, recipient=payload.recipient, now=datetime.now(UTC))",
+    ): "the Date of a mail",
+    ("supervisor/notices/webhook.py", "now = int(time.time())"): "the signed timestamp of a call",
     ("pools/ownership.py", "born_at: float = field(default_factory=time.time)"): (
         "compared with the ctime of files in memory, by the same clock: after a step back, the watch misses those "
         "that a running job then makes and does not map"

@@ -10,7 +10,6 @@ from typing import BinaryIO
 
 import typer
 
-from jobs.documents.own_folders import own_folder
 from supervisor.commands.options import refuse
 from supervisor.commands.output import printable
 
@@ -73,6 +72,8 @@ def shown(path: Path) -> str:
 
 
 def _walk(folder: Path, skipped: list[tuple[str, str]], store: Path | None) -> Iterator[Path]:
+    from jobs.documents.own_folders import own_folder
+
     def cannot_enter(error: OSError) -> None:
         skipped.append((shown(Path(error.filename)), error.strerror or str(error)))
 

@@ -22,6 +22,7 @@ from tests.chaos.processes import Processes
 
 TRIAL_SECONDS = 90.0  # on a machine with other work; most take five
 LEASE_SECONDS = 3.0
+ZOMBIE_SECONDS = 3.0
 LOOK_SECONDS = 1.0  # between two looks, or a little less
 SETTINGS = {
     "WORKER_LEASE_SECONDS": f"{LEASE_SECONDS:g}",
@@ -159,6 +160,17 @@ class Trial:
             holder.execute(LOCK, [self._victim.pid])
             time.sleep(LEASE_SECONDS)
 
+    def _lasting_zombies(self) -> int:
+        """Its dead children that nobody reaps. Every child is one for a moment, and a child that waited for a second."""
+        dead: set[int] | None = None
+        until = time.monotonic() + ZOMBIE_SECONDS
+        while dead is None or (dead and time.monotonic() < until):
+            children = psutil.Process(self._victim.pid).children()
+            now = {child.pid for child in children if child.status() == psutil.STATUS_ZOMBIE}
+            dead = now if dead is None else dead & now
+            time.sleep(0.05)
+        return len(dead)
+
     def _end(self) -> None:
         """SIGTERM while something runs; whatever that leaves is finished by another worker."""
         long = []
@@ -167,8 +179,7 @@ class Trial:
             self._wait(lambda: self._running() >= len(long), "the long jobs run")
         if not self._is_dead(self._victim):
             with suppress(psutil.NoSuchProcess):
-                children = psutil.Process(self._victim.pid).children()
-                self.zombies = sum(child.status() == psutil.STATUS_ZOMBIE for child in children)
+                self.zombies = self._lasting_zombies()
             self._victim.signal(signal.SIGTERM)
         self._wait(lambda: self._is_dead(self._victim), "the victim ends")
         self.status = self._victim.process.poll()

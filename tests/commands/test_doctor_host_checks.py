@@ -136,7 +136,7 @@ def test_what_a_cgroup_lacks_is_told_and_an_error_only_where_it_was_named() -> N
 
 
 def test_a_template_that_refuses_is_an_error_with_its_reason() -> None:
-    ready = Ready(data_mb=20, rss_mb=33, shared_mb=12, forks_twice="")
+    ready = Ready(data_mb=20, rss_mb=33, forks_twice="")
     assert fork_safety(StartMethod.FORK, ready).level is OK
     assert "not needed" in fork_safety(StartMethod.EXEC, ready).found
     assert fork_safety(StartMethod.FORK, "preloading x left 1 thread(s) running").level is ERROR
