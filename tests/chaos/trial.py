@@ -161,7 +161,7 @@ class Trial:
             time.sleep(LEASE_SECONDS)
 
     def _lasting_zombies(self) -> int:
-        """Its dead children that nobody reaps. Every child is one for a moment, and a child that waited for a second."""
+        """Its dead children that nobody reaps. Every child is one for a moment, one that waited for up to a second."""
         dead: set[int] | None = None
         until = time.monotonic() + ZOMBIE_SECONDS
         while dead is None or (dead and time.monotonic() < until):
