@@ -6,7 +6,6 @@ Without paths, the documents are made: PDF, Word, slides, sheets, HTML, Markdown
 """
 
 import argparse
-import re
 import sys
 from pathlib import Path
 from time import monotonic
@@ -64,7 +63,7 @@ SELECT document.filename, document.size, document.pages, document.chunks,
  ORDER BY document.filename, document.id
 """
 LONGEST = "SELECT text FROM background_document_chunks WHERE document_id = %s ORDER BY length(text) DESC LIMIT 1"
-PHRASE = re.compile(r"\w{2,}(?: \w{2,}){3}|\w{4,}")
+PHRASE_WORDS = 4
 LEFT = "SELECT count(*) FROM background_documents WHERE status NOT IN ('READY', 'FAILED')"
 
 
@@ -133,13 +132,16 @@ def _run(ground: Ground, files: list[File], children: int) -> tuple[list[Taken],
 
 
 def _found(db: psycopg.Connection[tuple[Any, ...]], document_id: UUID) -> str:
-    """Four words in a row of its longest chunk, or a single one, if a search for them finds the document."""
+    """Some words in a row of its longest chunk, if a search for this phrase finds the document."""
     row = db.execute(LONGEST, [document_id]).fetchone()
-    phrase = PHRASE.search(row[0]) if row else None
-    if phrase is None:
+    words = row[0].replace('"', " ").split() if row else []
+    runs = [words[at : at + PHRASE_WORDS] for at in range(max(1, len(words) - PHRASE_WORDS + 1))]
+    # Of letters only, if there are such: that nobody thinks of punctuation as the reason why it is found.
+    phrase = " ".join(next((run for run in runs if all(map(str.isalpha, run))), runs[0]))
+    if not phrase:
         return ""
-    hits: Hits = search(db, f'"{phrase[0]}"', limit=1_000)
-    return phrase[0] if any(hit.document_id == document_id for hit in hits) else f"NOT FOUND: {phrase[0]}"
+    hits: Hits = search(db, f'"{phrase}"', limit=1_000)
+    return phrase if any(hit.document_id == document_id for hit in hits) else f"NOT FOUND: {phrase}"
 
 
 def _by_document(taken: list[Taken]) -> Table:
