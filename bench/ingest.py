@@ -62,8 +62,8 @@ SELECT document.filename, document.size, document.pages, document.chunks,
        AS attempt ON true
  ORDER BY document.filename, document.id
 """
-LONGEST = "SELECT text FROM background_document_chunks WHERE document_id = %s ORDER BY length(text) DESC LIMIT 1"
-PHRASE_WORDS = 4
+TEXT = "SELECT string_agg(text, ' | ' ORDER BY position) FROM background_document_chunks WHERE document_id = %s"
+PHRASE_WORDS, LONGEST_WORD = 4, 40
 LEFT = "SELECT count(*) FROM background_documents WHERE status NOT IN ('READY', 'FAILED')"
 
 
@@ -132,9 +132,9 @@ def _run(ground: Ground, files: list[File], children: int) -> tuple[list[Taken],
 
 
 def _found(db: psycopg.Connection[tuple[Any, ...]], document_id: UUID) -> str:
-    """Some words in a row of its longest chunk, if a search for this phrase finds the document."""
-    row = db.execute(LONGEST, [document_id]).fetchone()
-    words = row[0].replace('"', " ").split() if row else []
+    """Some words in a row of its text, if a search for this phrase finds the document."""
+    (text,) = db.execute(TEXT, [document_id]).fetchone() or (None,)
+    words = [word for word in (text or "").replace('"', " ").split() if len(word) <= LONGEST_WORD]
     runs = [words[at : at + PHRASE_WORDS] for at in range(max(1, len(words) - PHRASE_WORDS + 1))]
     # Of letters only, if there are such: that nobody thinks of punctuation as the reason why it is found.
     phrase = " ".join(next((run for run in runs if all(map(str.isalpha, run))), runs[0]))
