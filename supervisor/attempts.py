@@ -106,10 +106,14 @@ class Attempts:
             execution = self._running[fence] = Execution(job, handlers[job.kind], publish)
             begins.append((execution, partial(reported, execution, fence, pool, trusted, claimed_at)))
         if more_follow:
-            asyncio.get_running_loop().call_soon(self._begin, self._pools[pool], begins)
-            asyncio.get_running_loop().call_soon(self._pools[pool].expect_more)
+            asyncio.get_running_loop().call_soon(self._begin_and_expect, self._pools[pool], begins)
         else:
             self._begin(self._pools[pool], begins)
+
+    def _begin_and_expect(self, pool: JobPool, begins: Iterable[tuple[Execution, Report]]) -> None:
+        self._begin(pool, begins)
+        # After the first step of each, in which it takes what was prepared for it: this is for those that follow.
+        asyncio.get_running_loop().call_soon(pool.expect_more)
 
     def _begin(self, pool: JobPool, begins: Iterable[tuple[Execution, Report]]) -> None:
         for execution, report in begins:

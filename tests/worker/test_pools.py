@@ -41,6 +41,15 @@ def test_each_ingest_job_has_a_fresh_process(bench: Bench) -> None:
     assert len({bench.job(job_id, "result")[0]["pid"] for job_id in jobs}) == 5
 
 
+def test_with_more_in_the_queue_the_next_child_waits_while_a_job_runs(bench: Bench) -> None:
+    worker = bench.start(WORKER_INGEST_CONCURRENCY="1", WORKER_POOLS="ingest")
+    jobs = [bench.put(INGEST, "wait", 0.5) for _ in range(4)]
+    wait_for(lambda: len(worker.descendants()) == 3, "a template, a job's child, and the next one at its gate")
+    for job_id in jobs:
+        bench.wait(job_id, "succeeded")
+    assert len({bench.job(job_id, "result")[0]["pid"] for job_id in jobs}) == 4
+
+
 def test_a_pool_runs_no_more_jobs_at_once_than_its_slots(bench: Bench) -> None:
     bench.start(WORKER_AGENT_CONCURRENCY="3")
     jobs = [bench.put(AGENT, "wait", 0.3) for _ in range(9)]
