@@ -87,7 +87,12 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """One worker process. It is `alive` while its lease holds by the database's clock."""
+    """One worker process. It is `alive` while its lease holds by the database's clock.
+
+    From `state_at` on, it is what the worker said of itself at that moment, and says anew once it changes: None before
+    it has said anything. Memory in MiB: its own, that of all children with what they started, that of the largest.
+    `slots` by pool: {"agent": {"used": 3, "total": 100}}. What is told of children is None for a worker without any.
+    """
 
     id: UUID
     host: str
@@ -99,6 +104,13 @@ class WorkerRow:
     lease_until: datetime
     lost_at: datetime | None
     alive: bool
+    state_at: datetime | None
+    memory_mb: float | None
+    children: int | None
+    children_mb: float | None
+    largest_child_mb: float | None
+    template_up: bool | None
+    slots: Mapping[str, Mapping[str, int]] | None
 
 
 @dataclass(frozen=True, slots=True)

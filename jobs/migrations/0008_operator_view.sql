@@ -183,3 +183,75 @@ CREATE FUNCTION background_active_of_key(of_key text, at_most integer) RETURNS S
                            LIMIT at_most) AS job
       LIMIT at_most)
 $$;
+
+-- What waits in the queue, by kind: bounded counts and the oldest, never a count over the table. Of each kind and priority
+-- the index of claims is read up to the limit, once for what is due and once for what is scheduled; of what is blocked, the
+-- limit is for all kinds together.
+CREATE FUNCTION background_queue(max_kinds integer, at_most integer) RETURNS TABLE (
+    kind text, pool text, paused boolean, kill_streak integer, kinds bigint, told_at double precision, -- by the clock
+    due bigint, scheduled bigint, blocked bigint, oldest timestamptz
+) LANGUAGE sql STABLE SET search_path FROM CURRENT
+  -- By its indexes whatever the statistics say of a table that was empty a minute ago.
+  SET enable_seqscan = off SET enable_bitmapscan = off SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
+    WITH known AS MATERIALIZED (
+        SELECT k.kind, coalesce(k.pool, '') AS pool, k.paused_at IS NOT NULL AS paused, k.kill_streak,
+               count(*) OVER () AS kinds
+          FROM background_kinds AS k ORDER BY k.kind LIMIT max_kinds
+    ), blocked AS MATERIALIZED (
+        SELECT entry.kind, count(*) AS jobs
+          FROM (SELECT job.kind::text AS kind FROM background_jobs AS job
+                 WHERE job.status = 'queued' AND job.blocked LIMIT at_most) AS entry
+         GROUP BY entry.kind
+    )
+    SELECT known.kind, known.pool, known.paused, known.kill_streak, known.kinds, date_part('epoch', clock_timestamp()),
+           queue.due::bigint, queue.scheduled::bigint, coalesce(blocked.jobs, 0), queue.oldest
+      FROM known
+      LEFT JOIN blocked ON blocked.kind = known.kind
+     CROSS JOIN LATERAL (
+           SELECT least(sum(due.jobs), at_most) AS due, min(due.oldest) AS oldest,
+                  least(sum(scheduled.jobs), at_most) AS scheduled
+             FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS level (priority)
+            CROSS JOIN LATERAL (
+                  SELECT count(*) AS jobs, min(entry.run_after) AS oldest
+                    FROM (SELECT job.run_after FROM background_jobs AS job
+                           WHERE job.kind = known.kind AND job.priority = level.priority AND job.status = 'queued'
+                             AND NOT job.blocked AND job.run_after <= statement_timestamp()
+                           ORDER BY job.run_after, job.id LIMIT at_most) AS entry
+                  ) AS due
+            CROSS JOIN LATERAL (
+                  SELECT count(*) AS jobs
+                    FROM (SELECT FROM background_jobs AS job
+                           WHERE job.kind = known.kind AND job.priority = level.priority AND job.status = 'queued'
+                             AND NOT job.blocked AND job.run_after > statement_timestamp()
+                           ORDER BY job.run_after, job.id LIMIT at_most) AS entry
+                  ) AS scheduled
+           ) AS queue
+     ORDER BY known.kind
+$$;
+
+-- The same for people, with what runs and what is dead. The limit of each count is the smaller the more kinds there are;
+-- a count that reaches it means: or more.
+CREATE FUNCTION background_overview(max_kinds integer, at_most integer) RETURNS TABLE (
+    kind text, pool text, paused boolean, kill_streak integer, kinds bigint, count_limit integer,
+    due bigint, scheduled bigint, blocked bigint, running bigint, dead bigint, oldest_age double precision
+) LANGUAGE sql STABLE SET search_path FROM CURRENT
+  SET enable_seqscan = off SET enable_bitmapscan = off SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
+    WITH bound AS MATERIALIZED (
+        SELECT least(at_most, greatest(100, 40000 / greatest(count(*), 1)))::integer AS jobs
+          FROM (SELECT FROM background_kinds LIMIT max_kinds) AS kind
+    ), running AS MATERIALIZED (
+        SELECT entry.kind, count(*) AS jobs
+          FROM (SELECT job.kind::text AS kind FROM background_jobs AS job
+                 WHERE job.status = 'running' LIMIT at_most) AS entry
+         GROUP BY entry.kind
+    )
+    SELECT queue.kind, queue.pool, queue.paused, queue.kill_streak, queue.kinds, bound.jobs,
+           queue.due, queue.scheduled, queue.blocked, coalesce(running.jobs, 0),
+           (SELECT count(*) FROM (SELECT FROM background_jobs AS job
+                                   WHERE job.status = 'dead' AND job.kind = queue.kind
+                                   ORDER BY job.id DESC LIMIT bound.jobs) AS entry),
+           date_part('epoch', statement_timestamp()) - date_part('epoch', queue.oldest)
+      FROM bound CROSS JOIN LATERAL background_queue(max_kinds, bound.jobs) AS queue
+      LEFT JOIN running ON running.kind = queue.kind
+     ORDER BY queue.kind
+$$;
