@@ -24,7 +24,7 @@ from jobs.finding import Found, JobFilter, look
 from jobs.rows import bounded
 from jobs.sql import statement
 
-BATCH = 500  # jobs of a transaction: it is over within a fraction of a second
+BATCH = 250  # jobs of a transaction: it is over within a fraction of a second
 LOOK_MS = 200  # of looking for them
 
 

@@ -18,6 +18,10 @@ CREATE TABLE background_activity (
     PRIMARY KEY (seconds, at, kind)
 ) WITH (fillfactor = 60); -- a row is updated in its place until its span is over
 
+-- Two histograms as one.
+CREATE FUNCTION background_sums(one integer[], other integer[]) RETURNS integer[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ARRAY(SELECT coalesce(pair.one, 0) + coalesce(pair.other, 0) FROM unnest(one, other) AS pair (one, other));
+
 -- How a worker is, as it last said itself; it says so anew when it changes. Apart from its lease, which must wait for
 -- nothing that is written here.
 CREATE TABLE background_worker_states (
