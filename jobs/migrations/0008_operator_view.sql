@@ -269,7 +269,7 @@ CREATE FUNCTION background_overview(max_kinds integer, at_most integer) RETURNS 
 ) LANGUAGE sql STABLE SET search_path FROM CURRENT
   SET enable_seqscan = off SET enable_bitmapscan = off SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
     WITH bound AS MATERIALIZED (
-        SELECT least(at_most, greatest(100, 40000 / greatest(count(*), 1)))::integer AS jobs
+        SELECT least(at_most, greatest(100, 24000 / greatest(count(*), 1)))::integer AS jobs
           FROM (SELECT FROM background_kinds LIMIT max_kinds) AS kind
     ), running AS MATERIALIZED (
         SELECT entry.kind, count(*) AS jobs
