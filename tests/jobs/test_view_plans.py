@@ -65,6 +65,7 @@ def questions(db: Connection) -> dict[str, Callable[[], Any]]:
         "activity": lambda: activity(db),
         "activity of a kind": lambda: activity(db, kind="read-scan", span=timedelta(days=7)),
         "job": lambda: reports.show_job(db, job_id),
+        "kills": lambda: reports.list_kills(db, "read-scan"),
         "standing": lambda: standing(db, job_id),
         "workers": lambda: reports.list_workers(db),
         "audit": lambda: reports.list_audit(db),
