@@ -145,10 +145,13 @@ async def test_what_is_old_is_removed(db: Connection, database: Database) -> Non
 def test_kills_of_a_kind_are_told_with_their_memory_and_its_limit(db: Connection) -> None:
     (job_id,) = add(db, kind="parcel", status="dead")
     db.execute(
-        "INSERT INTO background_attempts (job_id, claim, attempt, kind, finished_at, verdict, evidence, charged, "
-        "is_kill, peak_memory_mb, memory_limit_mb, output_tail) SELECT %s, n, n, "
-        "CASE WHEN n = 1 THEN 'note' ELSE 'parcel' END, now() - n * interval '1 hour', 'oom_killed', '{\"why\": \"too much\"}', true, n <> 2, 500 + n, 512, 'long' "
-        "FROM generate_series(1, 5) AS n",
+        """
+        INSERT INTO background_attempts (job_id, claim, attempt, kind, finished_at, verdict, evidence, charged, is_kill,
+                                         peak_memory_mb, memory_limit_mb, output_tail)
+        SELECT %s, n, n, CASE WHEN n = 1 THEN 'note' ELSE 'parcel' END, now() - n * interval '1 hour', 'oom_killed',
+               '{"why": "too much"}', true, n <> 2, 500 + n, 512, 'long'
+          FROM generate_series(1, 5) AS n
+        """,
         [job_id],
     )
     kills: list[AttemptRow] = list_kills(db, "parcel")
