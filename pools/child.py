@@ -1,9 +1,9 @@
 """The life of one child: from the fork to its last frame, as named steps.
 
-With its setup it is enclosed, and dies with the supervisor; with the job its gate opens, it is capped, and runs one
-handler. End of file before that means that it was born for a supervisor that has gone or has changed its mind, and it
-exits. It leaves by `os._exit`, so nothing that the template registered runs twice; what a handler registers with
-`atexit` does not run either.
+With its setup it is enclosed, and dies with the supervisor; it makes ready and waits at its gate. With the job its gate
+opens, it is capped, and runs one handler. End of file before that means that it was born for a supervisor that has gone
+or has changed its mind, and it exits. It leaves by `os._exit`, so nothing that the template registered runs twice; what
+a handler registers with `atexit` does not run either.
 
 A handler may open its own connections: it runs after the gate, in a process that shares none.
 
@@ -22,6 +22,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Collection
+from datetime import UTC, datetime
 from functools import cache
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
@@ -45,6 +46,17 @@ from pools.symptoms import memory_sign
 TOKEN_VARIABLE = "OOMPH_JOB_TOKEN"  # noqa: S105  (it names the job a process belongs to; it opens nothing)
 _IGNORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 _STARTING = pack(Starting())
+_NOTHING_TO_DO = JobFrame(
+    id=0,
+    claim=0,
+    kind=rehearsal.KIND,
+    payload="{}",
+    attempt=0,
+    organization_id=None,
+    deadline=datetime.max.replace(tzinfo=UTC),
+    memory_mb=0,
+    cpu_seconds=0,
+).model_dump_json()
 MT19937_WORDS = 624  # of the Mersenne Twister's state; as a position, all are used up
 THREAD_STACK_BYTES = 2 << 20  # of the usual 8 MiB, all of which would count against the limit, touched or not
 
@@ -92,12 +104,15 @@ def serve(connection: socket.socket, load: Callable[[], App], *, announce: bool 
     try:
         enclose(setup)
         app = load()
+        _make_ready()
+        sender = ProgressSender(connection)
+        _rehearse(sender)
     except Exception as error:  # noqa: BLE001  (whatever it is, the job never ran and must not pay)
         return _unborn(connection, error)
     if announce:
         connection.sendall(pack(AtGate()))
     job = receive(connection, JobFrame)
-    return 0 if job is None else _run(app, job, connection)
+    return 0 if job is None else _run(app, job, connection, sender)
 
 
 def _own_session(mark: int) -> None:
@@ -129,14 +144,30 @@ def _own_descriptors(job_fd: int, output_fd: int, kept: Collection[int]) -> None
     process.close_descriptors_except([job_fd, *kept])
 
 
-def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
+def _make_ready() -> None:
+    """Before the gate, where no job waits for it: all that is the same for every job."""
+    gc.enable()
+    threading.stack_size(THREAD_STACK_BYTES)
+    random.seed()
+    if (numpy_random := sys.modules.get("numpy.random")) is not None:
+        _reseed(numpy_random)
+    arm_stack_dump()
+
+
+def _rehearse(sender: ProgressSender) -> None:
+    """Go the way of a job that does nothing, so that the template's pages that it writes to are copied by now."""
+    job = JobFrame.model_validate_json(_NOTHING_TO_DO)
+    setproctitle("oomph: child at its gate")
+    memory.data_bytes()
+    pack(_call(rehearsal.HANDLER, job, sender))
+
+
+def _run(app: App, job: JobFrame, connection: socket.socket, sender: ProgressSender) -> int:
     try:
         handler = rehearsal.HANDLER if job.kind == rehearsal.KIND else app.handlers[job.kind]
         cap = memory.cap_this_process(job.memory_mb)
         limit_cpu(job.cpu_seconds)
-        _prepare_interpreter(job)
-        arm_stack_dump()
-        sender = ProgressSender(connection)
+        setproctitle(f"oomph: {job.kind} job {job.id} attempt {job.attempt}")
         reserve = memory.reserve()
         connection.sendall(_STARTING)
     except Exception as error:  # noqa: BLE001  (whatever it is, the job never ran and must not pay)
@@ -167,15 +198,6 @@ def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
 def _unborn(connection: socket.socket, error: Exception) -> int:
     connection.sendall(pack(Unborn(why=clip(f"setting up the child: {error!r}", MAX_MESSAGE_CHARS))))
     return 1
-
-
-def _prepare_interpreter(job: JobFrame) -> None:
-    gc.enable()
-    threading.stack_size(THREAD_STACK_BYTES)
-    random.seed()
-    if (numpy_random := sys.modules.get("numpy.random")) is not None:
-        _reseed(numpy_random)
-    setproctitle(f"oomph: {job.kind} job {job.id} attempt {job.attempt}")
 
 
 def _reseed(numpy_random: ModuleType) -> None:
