@@ -7,12 +7,13 @@ tables, plus what is needed to read them.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
 from jobs.connection import Program, Row, Statement, run
+from jobs.redaction import mask
 from jobs.sql import statement
 
 STATUSES = ("queued", "running", "succeeded", "dead", "cancelled")
@@ -27,6 +28,7 @@ _JSON_COLUMNS = frozenset({"payload", "result", "error", "evidence", "detail", "
 class JobRow:
     """One job. `payload` and `result` are None in a list that was not asked for them.
 
+    The secret fields of the payload are masked; all of its fields, while no worker has declared the kind.
     A `run_after` or `created_at` that no `datetime` can hold, such as infinity, is the earliest or the latest day.
     """
 
@@ -237,7 +239,12 @@ def _job(job_id: int) -> Program[JobReport | None]:
 
 def _jobs(**given: Any) -> Program[list[JobRow]]:
     nothing = dict.fromkeys(("id", "before", "status", "kind", "pool", "organization_id"))
-    return (yield from _rows(JobRow, "list_jobs", **{**nothing, **given}))
+    jobs = yield from _rows(JobRow, "list_jobs", **{**nothing, **given})
+    if not (given["full"] and jobs):
+        return jobs
+    rows = yield Statement(statement("secret_paths"), {"kinds": sorted({job.kind for job in jobs})})
+    paths: dict[str, Sequence[str] | None] = dict(rows)
+    return [replace(job, payload=mask(job.payload, paths.get(job.kind))) for job in jobs]
 
 
 def _first(rows: Program[list[R]]) -> Program[R | None]:
