@@ -23,7 +23,7 @@ MAX_VALUES = 1_000  # of one payload; with more of them, its job's texts are wit
 MAX_DEPTH = 50  # of a payload; what lies deeper is taken for secret
 
 # pydantic shows what it refuses, cut in its middle, so that no search would find it.
-_INPUT = re.compile(r"input_value=.*?, input_type=\w+\](?=\n|$)", re.DOTALL)
+_INPUT = re.compile(r"input_value=.*?, input_type=\w+\]", re.DOTALL)
 _LINE = re.compile(r"[^\n]+")
 
 Hide = Callable[[Any], Any]
@@ -49,9 +49,9 @@ def redactor(payload: str, paths: Sequence[str]) -> "Redactor":
     found: list[str] = []
     try:
         _hidden(json.loads(payload), paths, lambda value: found.extend(_values(value)))
-    except (ValueError, RecursionError):  # a number or a depth that no validation accepts either
+        return Redactor(found) if found else PLAIN
+    except (ValueError, RecursionError):  # a number, a text or a depth that no validation accepts either
         return Redactor(())
-    return Redactor(found) if found else PLAIN
 
 
 class Redactor:

@@ -82,8 +82,8 @@ def test_a_result_stays_json() -> None:
 
 def test_with_too_many_secrets_or_an_unreadable_payload_everything_is_withheld() -> None:
     many = redactor(of(*(f"value {n}" for n in range(MAX_VALUES + 1))), ["s.*"])
-    unreadable = redactor("[" * 100_000, ["s.*"])
-    for known in (many, unreadable):
+    deep, odd = redactor("[" * 100_000, ["s.*"]), redactor('{"s": ["half a pair: \\ud800"]}', ["s.*"])
+    for known in (many, deep, odd):
         assert known.text("any\nthing") == f"{MASK}\n{MASK}"
         assert json.loads(known.json('{"a":["b",1]}')) == {MASK: [MASK, 1]}
         assert redact("the line of another job") == "the line of another job"
@@ -101,7 +101,9 @@ def test_an_error_shows_no_piece_of_a_secret_that_pydantic_or_a_bound_has_cut() 
     known = redactor(of(secret), ["s.*"])
     with pytest.raises(ValidationError) as invalid:
         TypeAdapter(dict[str, int]).validate_python({"a": secret, "b": "other"})
-    wrapped = RuntimeError(f"{'x' * 1_900}{secret}{'y' * 3_000} {invalid.value}")
+    wrapped = RuntimeError(
+        f"{'x' * 1_900}{secret}{'y' * 3_000} {invalid.value} {invalid.value!r} {str(invalid.value)!r}"
+    )
     wrapped.__cause__ = invalid.value
     wrapped.add_note(secret)
     told = describe(wrapped, known)
