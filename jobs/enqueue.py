@@ -8,6 +8,8 @@ from uuid import UUID
 
 from jobs.connection import Program, Statement, run
 from jobs.outcome import ESCAPED_NUL
+from jobs.redaction import MASK
+from jobs.secret_fields import revealed_json
 from jobs.sql import statement
 from jobs.task import MAX_DELAY, MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES, P, Priority, Task
 
@@ -179,8 +181,13 @@ def _check_key(task: Task[P], name: str, key: object, *, shortest: int) -> None:
 
 
 def payload_json(task: Task[P], payload: P) -> str:
-    """The payload as it is stored. Raises `ValueError` where it is over 1 MiB or holds what PostgreSQL refuses."""
+    """The payload as it is stored, its secrets readable: its row is what carries them to the worker.
+
+    Raises `ValueError` where it is over 1 MiB or holds what PostgreSQL refuses.
+    """
     text = payload.model_dump_json()
+    if MASK in text or task.secret_paths:
+        text = revealed_json(payload)
     size = len(text.encode())
     if size > MAX_PAYLOAD_BYTES:
         raise ValueError(

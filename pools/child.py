@@ -34,6 +34,7 @@ from jobs.app import App, Handler
 from jobs.context import BoundContext, result_json
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import MAX_MESSAGE_CHARS, clip
+from jobs.redaction import PLAIN, Redactor, redactor
 from jobs.task import PermanentError, Snooze
 from pools import memory, process, rehearsal
 from pools.enclosure import enclose, limit_cpu
@@ -159,12 +160,13 @@ def _rehearse(sender: ProgressSender) -> None:
     job = JobFrame.model_validate_json(_NOTHING_TO_DO)
     setproctitle("oomph: child at its gate")
     memory.data_bytes()
-    pack(_call(rehearsal.HANDLER, job, sender))
+    pack(_call(rehearsal.HANDLER, job, sender, PLAIN))
 
 
 def _run(app: App, job: JobFrame, connection: socket.socket, sender: ProgressSender) -> int:
     try:
         handler = rehearsal.HANDLER if job.kind == rehearsal.KIND else app.handlers[job.kind]
+        secrets = redactor(job.payload, handler.secret_paths)
         cap = memory.cap_this_process(job.memory_mb)
         limit_cpu(job.cpu_seconds)
         setproctitle(f"oomph: {job.kind} job {job.id} attempt {job.attempt}")
@@ -174,7 +176,7 @@ def _run(app: App, job: JobFrame, connection: socket.socket, sender: ProgressSen
         return _unborn(connection, error)
     owner = os.getpid()
     try:
-        last = pack(_call(handler, job, sender))
+        last = pack(_call(handler, job, sender, secrets))
     except SystemExit as asked:
         return _exit_code(asked)
     except Snooze as snooze:
@@ -184,7 +186,7 @@ def _run(app: App, job: JobFrame, connection: socket.socket, sender: ProgressSen
         reserve.close()
         is_near_limit = cap.is_near()
         cap.lift()
-        last = _pack_failure(error, handler, is_near_limit)
+        last = _pack_failure(error, handler, is_near_limit, secrets)
     if os.getpid() != owner:
         return 1  # a copy that the handler forked and let return: its word is not the job's
     failpoint(Failpoint.RETURNED)
@@ -209,13 +211,13 @@ def _reseed(numpy_random: ModuleType) -> None:
     numpy_random.set_state(("MT19937", words, MT19937_WORDS))
 
 
-def _call(handler: Handler, job: JobFrame, sender: ProgressSender) -> Success | Failure:
+def _call(handler: Handler, job: JobFrame, sender: ProgressSender, secrets: Redactor) -> Success | Failure:
     try:
         payload = handler.task.payload_type.model_validate_json(job.payload)
     except ValidationError as error:
         invalid = invalid_payload(error)
         return Failure(type=invalid.type, message=invalid.message, permanent=True)
-    context = BoundContext(job.id, job.claim, job.attempt, job.organization_id, job.deadline, sender.publish)
+    context = BoundContext(job.id, job.claim, job.attempt, job.organization_id, job.deadline, sender.publish, secrets)
     arguments = (payload, context) if handler.takes_context else (payload,)
 
     async def call() -> Any:
@@ -232,17 +234,17 @@ def _call(handler: Handler, job: JobFrame, sender: ProgressSender) -> Success | 
     if context.completed_in:
         return Success(completed_in=True)
     try:
-        return Success(result=result_json(value))
+        return Success(result=result_json(value, secrets))
     except MemoryError:
         raise
     except (TypeError, ValueError) as error:
-        return Failure(type="InvalidResult", message=clip(str(error), MAX_MESSAGE_CHARS), permanent=True)
+        return Failure(type="InvalidResult", message=clip(secrets.text(str(error)), MAX_MESSAGE_CHARS), permanent=True)
 
 
-def _pack_failure(error: BaseException, handler: Handler, is_near_limit: bool) -> bytes:
+def _pack_failure(error: BaseException, handler: Handler, is_near_limit: bool, secrets: Redactor) -> bytes:
     try:
         sign = memory_sign(error, is_near_limit=is_near_limit)
-        told = describe(error.with_traceback(_below_this_file(error.__traceback__)))
+        told = describe(error.with_traceback(_below_this_file(error.__traceback__)), secrets)
         return pack(
             Failure(
                 type=told.type,

@@ -84,7 +84,8 @@ class OwnedChild:
         """Give a newborn its job."""
         job = execution.job
         newborn.hand_over()
-        output = Output(f"job {job.id} attempt {job.attempt}", job_id=job.id, attempt=job.attempt)
+        label = f"job {job.id} attempt {job.attempt}"
+        output = Output(label, execution.redactor, job_id=job.id, attempt=job.attempt)
         child = cls(execution, Tree(newborn.pid, newborn.mark), limit_mb, newborn.pidfd, newborn.gate, output)
         child.baseline = newborn.baseline
         child.scratch, child.leaf = newborn.scratch, newborn.leaf

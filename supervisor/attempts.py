@@ -22,6 +22,7 @@ from jobs.subject import about
 from jobs.task import Pool
 from pools.errors import describe
 from pools.execution import Execution, Intent, JobPool, Report
+from pools.redacted import redacted
 from supervisor.outcomes import OutcomeWriter
 
 if TYPE_CHECKING:
@@ -211,6 +212,8 @@ class Attempts:
         except Exception as error:
             log.exception("job %s: its report failed", fence.id, extra=about(execution.job))
             report = AttemptReport(Failed(describe(error)))
+        if execution.redactor:
+            report = redacted(report, execution.redactor)
         if isinstance(report.outcome, Failed | Died) and report.outcome.error.message:
             _log_end(execution.job, report.outcome.verdict, report.outcome.error)
         if self._meter is not None:
