@@ -22,6 +22,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import cache
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
@@ -34,6 +35,7 @@ from jobs.context import BoundContext, result_json
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import MAX_MESSAGE_CHARS, clip
 from jobs.task import PermanentError, Snooze
+from jobs.tracing import environment_asks_for_traces
 from pools import memory, process, rehearsal
 from pools.enclosure import enclose, limit_cpu
 from pools.errors import describe, invalid_payload
@@ -59,6 +61,11 @@ def warm_up() -> None:
     _handled_signals()
     if not logging.root.handlers:
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    if environment_asks_for_traces():
+        with suppress(ImportError):  # of which the worker has told
+            from pools import tracing
+
+            tracing.preload()
 
 
 def live(app: App, job_fd: int, output_fd: int, mark: int, kept: Collection[int]) -> NoReturn:
@@ -136,6 +143,7 @@ def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
         limit_cpu(job.cpu_seconds)
         _prepare_interpreter(job)
         arm_stack_dump()
+        _join_trace(job)
         sender = ProgressSender(connection)
         reserve = memory.reserve()
         connection.sendall(_STARTING)
@@ -160,6 +168,7 @@ def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
     sender.finish()
     connection.sendall(last)
     failpoint(Failpoint.TOLD)
+    _send_spans(job)
     _flush()
     return 0
 
@@ -176,6 +185,23 @@ def _prepare_interpreter(job: JobFrame) -> None:
     if (numpy_random := sys.modules.get("numpy.random")) is not None:
         _reseed(numpy_random)
     setproctitle(f"oomph: {job.kind} job {job.id} attempt {job.attempt}")
+
+
+def _join_trace(job: JobFrame) -> None:
+    if job.trace_context is not None:
+        from pools import tracing
+
+        tracing.join(job.trace_context)
+
+
+def _send_spans(job: JobFrame) -> None:
+    if job.trace_context is not None:
+        from pools import tracing
+
+        try:
+            tracing.flush(tracing.CHILD_FLUSH_SECONDS)
+        except Exception:  # noqa: BLE001  (a thread may be too much for a job at its limit; its result is told)
+            traceback.print_exc()
 
 
 def _reseed(numpy_random: ModuleType) -> None:

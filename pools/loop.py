@@ -30,7 +30,6 @@ from jobs.outcome import (
     Succeeded,
     Verdict,
 )
-from jobs.store import ClaimedJob
 from jobs.subject import about, subject
 from jobs.task import PermanentError, Snooze
 from pools.deadlines import Deadlines
@@ -147,7 +146,7 @@ class _Coroutine(_Run):
         )
 
     async def _contained(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseModel | None:
-        subject.set(self._execution.job)  # of the task's own context, and of what it starts
+        _concern(self._execution)  # of the task's own context, and of what it starts
         self._coroutine = function(*arguments)
         try:
             return await self._coroutine  # type: ignore[no-any-return]
@@ -186,7 +185,7 @@ class _Thread(_Run):
         # A daemon: a disowned thread must not keep the process from ending.
         self._thread = threading.Thread(
             target=_settle_from_thread,
-            args=(future, function, arguments, self._execution.job),
+            args=(future, function, arguments, self._execution),
             name=f"job {self._execution.job.id}",
             daemon=True,
         )
@@ -203,13 +202,20 @@ class _Thread(_Run):
         self._disown()
 
 
+def _concern(execution: Execution) -> None:
+    """Whatever the current context logs or traces from now on is this attempt's."""
+    subject.set(execution.job)
+    if execution.span is not None:
+        execution.span.enter()
+
+
 def _settle_from_thread(
     future: "asyncio.Future[BaseModel | None]",
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
-    job: ClaimedJob,
+    execution: Execution,
 ) -> None:
-    subject.set(job)  # of this thread
+    _concern(execution)  # of this thread
     result: Any = None
     failure: BaseException | None = None
     try:
