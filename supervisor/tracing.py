@@ -18,7 +18,7 @@ from pools import tracing
 
 log = logging.getLogger("oomph.tracing")
 
-LAST_SECONDS = 5.0  # for the spans that are left when the worker ends
+LAST_SECONDS = 3.0  # for the spans that are left when the worker ends
 
 
 class AttemptSpan:
