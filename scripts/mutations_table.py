@@ -26,6 +26,7 @@ class Mutation:
 
 CLAIMS = "tests/jobs/test_claims.py::"
 CONTROL = "tests/jobs/test_control.py::"
+BULK = "tests/jobs/test_bulk.py::"
 KEYS = "tests/jobs/test_keys.py::"
 PAUSE = "tests/jobs/test_pause.py::"
 RECOVERY = "tests/jobs/test_recovery.py::"
@@ -227,6 +228,20 @@ MUTATIONS = (
         "found.status IN ('dead', 'cancelled') AND found.queued_copy",
         "found.queued_copy",
         (f"{CONTROL}test_what_does_not_apply_says_why_and_leaves_the_transaction_usable[psycopg_connection]",),
+    ),
+    Mutation(
+        "an operator's retry of many: another look, once a copy was queued",
+        ACTIONS,
+        "FOR try IN 1 .. 3 LOOP",
+        "FOR try IN 3 .. 3 LOOP",
+        (f"{BULK}test_a_copy_that_is_queued_meanwhile_forbids_the_retry_and_breaks_nothing",),
+    ),
+    Mutation(
+        "a schedule run now: its lock",
+        "jobs/sql/lock_schedule.sql",
+        "\n   FOR UPDATE OF s",
+        "",
+        ("tests/jobs/test_run_schedule.py::test_of_two_at_once_one_fires_where_they_must_not_overlap",),
     ),
     Mutation(
         "a removed schedule: its running jobs are left alone",
