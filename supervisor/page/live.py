@@ -57,7 +57,8 @@ class Watch:
         """This is what there is to see now. `frames` are those that were made of the same look."""
         if self.away or self.looked is None or look.shown != self.looked.shown:
             if self.look_of_it not in frames:
-                frames[self.look_of_it] = self.show(look)
+                # As JSON, because a bare carriage return, too, would end a line of the stream.
+                frames[self.look_of_it] = json.dumps({"now": look.at.isoformat(), "html": self.show(look)})
             self.frame, self.away = frames[self.look_of_it], False
             self.news.set()
         self.looked = look
@@ -186,8 +187,7 @@ class LiveStream(Response):
             if self._watch.away:
                 await self._say(send, "event: away\ndata:\n\n")
             elif self._watch.frame:
-                # As JSON, because a bare carriage return, too, would end the line.
-                await self._say(send, f"event: frame\ndata: {json.dumps(self._watch.frame)}\n\n")
+                await self._say(send, f"event: frame\ndata: {self._watch.frame}\n\n")
         async with asyncio.timeout(SEND_SECONDS):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
