@@ -35,6 +35,11 @@ def date(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def typed(at: datetime | None) -> str:
+    """A moment as a browser's field has it, in UTC; empty for None."""
+    return "" if at is None else at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M")
+
+
 def size(count: float) -> str:
     """Bytes: `1.4 MB` of 1,048,576."""
     for unit in ("bytes", "KB", "MB", "GB"):

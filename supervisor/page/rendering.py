@@ -35,6 +35,7 @@ class Templates:
             "moment": _moment,
             "note": _note,
             "date": quantities.date,
+            "typed": quantities.typed,
             "span": quantities.span,
             "size": quantities.size,
             "megabytes": quantities.megabytes,

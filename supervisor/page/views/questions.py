@@ -1,7 +1,9 @@
 """What a query string may ask for."""
 
 from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import TypeVar
+from uuid import UUID
 
 from supervisor.page.access import Refused
 from supervisor.page.desk import Params
@@ -37,6 +39,27 @@ def number(params: Params, name: str) -> int | None:
     if not (given.isascii() and given.isdigit() and int(given) <= LAST_ID):
         raise Refused(400, f"{name} is a whole number.")
     return int(given)
+
+
+def identity(params: Params, name: str) -> UUID | None:
+    """A worker's id; None where it is empty. Raises `Refused`."""
+    given = word(params, name)
+    try:
+        return None if given is None else UUID(given)
+    except ValueError:
+        raise Refused(400, f"{name} is an id such as 6f1c9d1e-8a52-4c7e-9a43-0d8a1f0c2b11.") from None
+
+
+def moment(params: Params, name: str) -> datetime | None:
+    """A moment in UTC, as a browser's field gives it; None where it is empty. Raises `Refused`."""
+    given = word(params, name)
+    if given is None:
+        return None
+    try:
+        at = datetime.fromisoformat(given)
+    except ValueError:
+        raise Refused(400, f"{name} is a moment such as 2030-01-31T13:45, in UTC.") from None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def found(row: T | None, what: str) -> T:
