@@ -143,7 +143,8 @@ def test_many_jobs_of_no_status_are_not_touched(owner: Browser) -> None:
 
 def test_more_than_one_request_may_do_is_gone_on_with(owner: Browser, db: Db) -> None:
     db.execute(
-        "INSERT INTO background_jobs (kind, pool, status) SELECT 'greet', 'system', 'dead' FROM generate_series(1, 10100)"
+        "INSERT INTO background_jobs (kind, pool, status) "
+        "SELECT 'greet', 'system', 'dead' FROM generate_series(1, 10100)"
     )
     shown = owner.get("/jobs/retry?status=dead").text
     assert "at least 10,000" in heading(shown)
