@@ -75,6 +75,11 @@ class Session:
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self._connection = connection
 
+    @property
+    def connection(self) -> psycopg.AsyncConnection[Any]:
+        """For functions that take whatever connection there is, such as those of `jobs.reports`."""
+        return self._connection
+
     async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
         """Run the statement of that name; return its rows."""
         # Binary: how text shows moments and intervals is a setting of the database, and not every style can be read.

@@ -1,0 +1,39 @@
+"""The one thing about a job that its status does not say."""
+
+from datetime import datetime
+
+from jobs.reports import JobRow
+from supervisor.page.quantities import span
+
+
+def note(job: JobRow, now: datetime) -> str:
+    """A few words for a list; empty where there is nothing to add."""
+    match job.status:
+        case "running":
+            return _of_running(job)
+        case "queued":
+            return _of_queued(job, now)
+        case "succeeded":
+            ran = job.finished_at - job.started_at if job.finished_at and job.started_at else None
+            return f"in {span(ran)}" if ran is not None else ""
+        case _:
+            return _error(job)
+
+
+def _of_running(job: JobRow) -> str:
+    if job.cancel_requested_at:
+        return "its worker was told to end it"
+    return "" if job.progress is None else f"{job.progress:.0%} {job.progress_note or ''}".strip()
+
+
+def _of_queued(job: JobRow, now: datetime) -> str:
+    if job.kind_paused:
+        return "its kind is paused"
+    if job.blocked:
+        return f"waits for its key {job.concurrency_key}"
+    due = f"due in {span(job.run_after - now)}" if job.run_after > now else ""
+    return "; ".join(part for part in (due, _error(job)) if part)
+
+
+def _error(job: JobRow) -> str:
+    return "" if job.error is None else f"{job.error.get('type')}: {job.error.get('message')}"
