@@ -13,7 +13,7 @@ from uuid import UUID
 
 from jobs.connection import Program, run
 from jobs.finding import JobFilter, find_page, jobs_by_id
-from jobs.finding import JobRow as JobRow  # noqa: PLC0414  (who lists jobs looks for it here)
+from jobs.finding import JobRow as JobRow  # noqa: PLC0414  (who lists jobs looks for their rows here)
 from jobs.rows import MAX_LIMIT, bounded, first_of, rows_of
 
 STATUSES = ("queued", "running", "succeeded", "dead", "cancelled")

@@ -50,6 +50,7 @@ PROBE = "jobs/sql/claim_probe.sql"
 ADVANCE = "jobs/sql/advance_document.sql"
 DOCUMENTS = "jobs/migrations/0004_document_pipeline.sql"
 RESCUE = "jobs/sql/lost_jobs.sql"
+ACTIONS = "jobs/migrations/0008_operator_view.sql"  # an operator's, of one job or of many
 SCHEMA = "jobs/migrations/0001_initial.sql"
 
 LEVEL = "AND job.priority = level.priority"
@@ -201,28 +202,28 @@ MUTATIONS = (
     ),
     Mutation(
         "an operator's cancel: the status",
-        "jobs/sql/cancel_job.sql",
+        ACTIONS,
         " AND found.status IN ('queued', 'running')",
         "",
         (f"{CONTROL}test_what_does_not_apply_says_why_and_leaves_the_transaction_usable[psycopg_connection]",),
     ),
     Mutation(
         "an operator's cancel: a running job is only asked",
-        "jobs/sql/cancel_job.sql",
+        ACTIONS,
         "ELSE job.status END",
         "ELSE 'cancelled' END",
         (f"{CONTROL}test_a_cancel_of_a_running_job_is_asked_for_once_and_tells_the_workers",),
     ),
     Mutation(
         "an operator's cancel: its lock",
-        "jobs/sql/cancel_job.sql",
-        " FOR UPDATE",
-        "",
+        ACTIONS,
+        "WHERE id = of_id FOR UPDATE",
+        "WHERE id = of_id",
         (f"{CONTROL}test_a_cancel_that_waits_behind_the_end_of_the_job_changes_nothing",),
     ),
     Mutation(
         "an operator's retry: the status",
-        "jobs/sql/retry_job.sql",
+        ACTIONS,
         "found.status IN ('dead', 'cancelled') AND found.queued_copy",
         "found.queued_copy",
         (f"{CONTROL}test_what_does_not_apply_says_why_and_leaves_the_transaction_usable[psycopg_connection]",),

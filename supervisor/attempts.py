@@ -217,7 +217,7 @@ class Attempts:
         if isinstance(report.outcome, Failed | Died) and report.outcome.error.message:
             _log_end(execution.job, report.outcome.verdict, report.outcome.error)
         if self._meter is not None:
-            self._meter.ended(execution.job, report.outcome.verdict, time.monotonic() - claimed_at)
+            self._meter.ended(execution.job, report, time.monotonic() - claimed_at)
         del self._running[fence]
         self._progress.pop(fence, None)
         self._outcomes.submit(fence, execution.job, report, trusted, partial(self._settled, execution, pool, report))

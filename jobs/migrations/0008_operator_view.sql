@@ -18,6 +18,10 @@ CREATE TABLE background_activity (
     PRIMARY KEY (seconds, at, kind)
 ) WITH (fillfactor = 60); -- a row is updated in its place until its span is over
 
+-- Two histograms as one.
+CREATE FUNCTION background_sums(one integer[], other integer[]) RETURNS integer[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ARRAY(SELECT coalesce(pair.one, 0) + coalesce(pair.other, 0) FROM unnest(one, other) AS pair (one, other));
+
 -- How a worker is, as it last said itself; it says so anew when it changes. Apart from its lease, which must wait for
 -- nothing that is written here.
 CREATE TABLE background_worker_states (
@@ -255,3 +259,111 @@ CREATE FUNCTION background_overview(max_kinds integer, at_most integer) RETURNS 
       LEFT JOIN running ON running.kind = queue.kind
      ORDER BY queue.kind
 $$;
+
+-- A fresh start by an operator, of one job or of many. Answers the status before, whether it changed, and the queued copy
+-- that forbids it.
+CREATE FUNCTION background_retry_job(of_id bigint) RETURNS TABLE (was text, is_changed boolean, copy_id bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET jit = off
+  SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    FOR try IN 1 .. 3 LOOP
+        BEGIN
+            RETURN QUERY
+            WITH found AS MATERIALIZED (
+                SELECT job.id, job.status,
+                       (SELECT copy.id FROM background_jobs AS copy
+                         WHERE copy.kind = job.kind AND copy.dedupe_key = job.dedupe_key AND copy.id <> job.id
+                           AND copy.status IN ('queued', 'running')
+                           AND (copy.status = 'queued' OR copy.dedupe_active OR job.dedupe_active) LIMIT 1) AS queued_copy
+                  FROM background_jobs AS job WHERE job.id = of_id FOR UPDATE OF job
+            ), restarted AS (
+                UPDATE background_jobs AS job
+                   SET status = 'queued', attempt = 0, run_after = now(), finished_at = NULL, worker_id = NULL,
+                       blocked = false, cancel_requested_at = NULL
+                  FROM found
+                 WHERE job.id = found.id AND found.status IN ('dead', 'cancelled') AND found.queued_copy IS NULL
+                RETURNING job.id, pg_notify('background_jobs', 'new ' || job.kind) AS woken
+            )
+            SELECT found.status::text, restarted.id IS NOT NULL,
+                   CASE WHEN found.status IN ('dead', 'cancelled') THEN found.queued_copy END
+              FROM found LEFT JOIN restarted USING (id);
+            RETURN;
+        EXCEPTION WHEN unique_violation THEN
+            -- A copy with its dedupe key was queued after our look. The next look sees it.
+            IF try = 3 THEN
+                RAISE;
+            END IF;
+        END;
+    END LOOP;
+END $$;
+
+-- An operator's cancel, of one job or of many: a queued one ends here, the worker of a running one is asked. Answers the
+-- status before and after, NULL for a job that had ended already.
+CREATE FUNCTION background_cancel_job(of_id bigint, why jsonb) RETURNS TABLE (was text, becomes text)
+LANGUAGE plpgsql SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET jit = off
+  SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    RETURN QUERY
+    WITH found AS MATERIALIZED (
+        SELECT id, status FROM background_jobs WHERE id = of_id FOR UPDATE
+    ), changed AS (
+        UPDATE background_jobs AS job
+           SET status = CASE WHEN found.status = 'queued' THEN 'cancelled' ELSE job.status END,
+               finished_at = CASE WHEN found.status = 'queued' THEN clock_timestamp() END,
+               error = why,
+               cancel_requested_at = coalesce(job.cancel_requested_at, clock_timestamp())
+          FROM found
+         WHERE job.id = found.id AND found.status IN ('queued', 'running')
+        RETURNING job.id, job.status, pg_notify('background_control', 'cancel') AS told
+    )
+    SELECT found.status::text, changed.status::text FROM found LEFT JOIN changed USING (id);
+END $$;
+
+-- Where one job stands: what keeps it from running, and what comes before it. Bounded: `before_ids` are the first of those
+-- that wait for the same concurrency key and come before it, `ahead` counts the due jobs of its kind that a claim takes
+-- first, both `at_most`.
+CREATE FUNCTION background_job_standing(
+    of_id bigint, at_most integer, OUT status text, OUT is_blocked boolean, OUT is_later boolean, OUT is_paused boolean,
+    OUT live_workers bigint, OUT holder_id bigint, OUT before_ids bigint[], OUT ahead bigint
+) LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_custom_plan
+  SET enable_seqscan = off SET enable_bitmapscan = off SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
+#variable_conflict use_variable
+DECLARE
+    given background_jobs;
+    first bigint[];
+BEGIN
+    SELECT * INTO given FROM background_jobs AS job WHERE job.id = of_id;
+    status := given.status;
+    IF status IS DISTINCT FROM 'queued' THEN
+        RETURN;
+    END IF;
+    is_blocked := given.blocked;
+    is_later := given.run_after > statement_timestamp();
+    is_paused := EXISTS (SELECT FROM background_kinds AS k WHERE k.kind = given.kind AND k.paused_at IS NOT NULL);
+    live_workers := (SELECT count(*) FROM background_workers AS w
+                      WHERE w.lost_at IS NULL AND w.lease_until > clock_timestamp() AND given.kind = ANY (w.kinds));
+    holder_id := (SELECT job.id FROM background_jobs AS job
+                   WHERE job.status = 'running' AND job.concurrency_key = given.concurrency_key);
+    -- A claim takes the best priority first, then what has been due for longest.
+    first := ARRAY(
+        SELECT due.id FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS level (priority)
+         CROSS JOIN LATERAL (
+               SELECT job.id, job.run_after FROM background_jobs AS job
+                WHERE job.kind = given.kind AND job.priority = level.priority AND job.status = 'queued' AND NOT job.blocked
+                  AND job.run_after <= statement_timestamp()
+                  AND (level.priority < given.priority OR (job.run_after, job.id) < (given.run_after, given.id))
+                ORDER BY job.run_after, job.id LIMIT at_most) AS due
+         WHERE level.priority <= given.priority
+         ORDER BY level.priority, due.run_after, due.id LIMIT at_most);
+    ahead := cardinality(first);
+    -- Those that are blocked, and those that no claim has come to yet.
+    before_ids := ARRAY(
+        SELECT job.id
+          FROM (SELECT blocked.id, blocked.priority, blocked.run_after FROM background_jobs AS blocked
+                 WHERE blocked.status = 'queued' AND blocked.blocked AND blocked.concurrency_key = given.concurrency_key
+                   AND (blocked.priority, blocked.run_after, blocked.id) < (given.priority, given.run_after, given.id)
+                 UNION ALL
+                SELECT free.id, free.priority, free.run_after FROM background_jobs AS free
+                 WHERE free.id = ANY (first) AND free.concurrency_key = given.concurrency_key) AS job
+         ORDER BY job.priority, job.run_after, job.id LIMIT at_most);
+END $$;

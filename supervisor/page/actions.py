@@ -8,10 +8,13 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from jobs import control
+from jobs import control, notices
 from jobs.control import MAX_REASON_LENGTH, ControlError
+from supervisor.page.access import Refused
 from supervisor.page.desk import Desk, Params, actor_of, base_of, params_of
 from supervisor.page.forms import field
+
+ID_DIGITS = 18  # of any number that fits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +97,7 @@ ACTIONS = (
     ),
 )
 
-DONE = {action.name: action.done for action in ACTIONS}
+DONE = {action.name: action.done for action in ACTIONS} | {"read": "Marked as read."}
 
 
 async def ask_why(desk: Desk, request: Request, action: Action) -> Response:
@@ -115,6 +118,21 @@ async def do(desk: Desk, request: Request, action: Action) -> Response:
         return _confirmation(desk, request, action, status=409, problem=f"Nothing was done: {error}.", reason=reason)
     desk.looks.forget()
     return go_back(request, action.back(params), action.name)
+
+
+async def mark_read(desk: Desk, request: Request) -> Response:
+    """Mark one notice as read, or all of them."""
+    given = field(request, "id")
+    if field(request, "which") != "all" and not (given.isascii() and given.isdigit() and len(given) <= ID_DIGITS):
+        raise Refused(400, "Which notice?")
+    ids = None if field(request, "which") == "all" else [int(given)]
+    async with desk.database.act() as session:
+        try:
+            await notices.mark_read(session.connection, ids)
+        except ControlError as error:
+            raise Refused(404, f"{error}.") from error
+    desk.looks.forget()
+    return go_back(request, "/notices", "read")
 
 
 def go_back(request: Request, path: str, done: str) -> Response:

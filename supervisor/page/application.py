@@ -13,9 +13,10 @@ from starlette.types import Receive, Scope, Send
 
 from jobs.database import DatabaseUnavailable, Locked
 from supervisor.page.access import Access, Authenticate, ByApp, Refused, Role
-from supervisor.page.actions import ACTIONS, Action, ask_why, do, done_message
+from supervisor.page.actions import ACTIONS, Action, ask_why, do, done_message, mark_read
 from supervisor.page.assets import ASSET_PATH, send_asset
 from supervisor.page.desk import Desk, View, actor_of, base_of, page_context, params_of, view_context
+from supervisor.page.files import FILE_PATH, send_file
 from supervisor.page.forms import check_form_token, check_origin, read_form, sends_token_itself
 from supervisor.page.headers import SecurityHeaders
 from supervisor.page.live import Live, LiveStream, Watch
@@ -60,12 +61,14 @@ class JobsPage:
 
     def _routes(self) -> list[Route]:
         routes = [Route(ASSET_PATH, send_asset)]
+        routes.append(Route(FILE_PATH, self._for_viewers(self._sends_file)))
         for view in VIEWS:
             routes.append(Route(view.live_path, self._for_viewers(self._streams(view))))
             routes.append(Route(view.path, self._for_viewers(self._shows(view))))
         routes.extend(
             Route(action.path, self._for_owners(self._acts(action)), methods=["GET", "POST"]) for action in ACTIONS
         )
+        routes.append(Route("/notices/read", self._for_owners(self._marks_read), methods=["POST"]))
         if isinstance(self._desk.access, Tokens):
             routes.append(Route("/sign-in", self._for_anybody(self._signs_in), methods=["GET", "POST"]))
             routes.append(Route("/sign-out", self._for_anybody(self._signs_out), methods=["POST"]))
@@ -100,6 +103,12 @@ class JobsPage:
             return await (do if request.method == "POST" else ask_why)(self._desk, request, action)
 
         return act
+
+    async def _sends_file(self, request: Request) -> Response:
+        return await send_file(self._desk, request)
+
+    async def _marks_read(self, request: Request) -> Response:
+        return await mark_read(self._desk, request)
 
     async def _signs_in(self, request: Request) -> Response:
         if request.method == "POST":

@@ -1,5 +1,7 @@
 """The one thing about a job that its status does not say."""
 
+import json
+from collections.abc import Mapping
 from datetime import datetime
 
 from jobs.reports import JobRow
@@ -20,6 +22,19 @@ def note(job: JobRow, now: datetime) -> str:
             return _error(job)
 
 
+def error_line(error: object) -> str:
+    """Type and message. Whoever writes rows by hand may have put anything there."""
+    if isinstance(error, Mapping) and "message" in error:
+        return f"{error.get('type', 'error')}: {error['message']}"
+    return json.dumps(error, ensure_ascii=False)
+
+
+def error_stack(error: object) -> str:
+    """Where it was raised; empty where that is not known."""
+    frames = error.get("frames") if isinstance(error, Mapping) else None
+    return frames if isinstance(frames, str) else ""
+
+
 def _of_running(job: JobRow) -> str:
     if job.cancel_requested_at:
         return "its worker was told to end it"
@@ -36,4 +51,4 @@ def _of_queued(job: JobRow, now: datetime) -> str:
 
 
 def _error(job: JobRow) -> str:
-    return "" if job.error is None else f"{job.error.get('type')}: {job.error.get('message')}"
+    return "" if job.error is None else error_line(job.error)

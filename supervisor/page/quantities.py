@@ -44,7 +44,7 @@ def size(count: float) -> str:
     """Bytes: `1.4 MB` of 1,048,576."""
     for unit in ("bytes", "KB", "MB", "GB"):
         if count < 1024 or unit == "GB":
-            return f"{count:,.0f} {unit}" if count >= 100 or unit == "bytes" else f"{count:,.1f} {unit}"
+            return f"{count:,.0f} {unit}" if count >= 100 or count == int(count) else f"{count:,.1f} {unit}"
         count /= 1024
     raise AssertionError("every size has a unit")
 

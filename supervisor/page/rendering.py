@@ -12,8 +12,8 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from jobs.reports import JobRow
-from supervisor.page import quantities, visible
-from supervisor.page.notes import note
+from supervisor.page import charts, quantities, visible
+from supervisor.page.notes import error_line, error_stack, note
 
 LIVE_BLOCK = "live"  # of a view's template: what is sent again when something changes
 
@@ -34,6 +34,8 @@ class Templates:
         self._environment.filters |= {
             "moment": _moment,
             "note": _note,
+            "error_line": error_line,
+            "error_stack": error_stack,
             "date": quantities.date,
             "typed": quantities.typed,
             "span": quantities.span,
@@ -42,7 +44,9 @@ class Templates:
             "short": visible.short,
             "as_json": visible.as_json,
         }
-        self._environment.globals |= {"asset": asset_name}
+        self._environment.globals |= {"asset": asset_name, "charts": charts}
+        # For all templates, because a block that is made alone knows none of its template's own imports.
+        self._environment.globals["parts"] = self._environment.get_template("parts.html").module
 
     def page(self, template: str, context: Mapping[str, Any]) -> str:
         """The whole page."""
@@ -74,8 +78,8 @@ def _printed(value: object) -> object:
 
 
 @pass_context
-def _moment(context: Context, at: datetime | None) -> Markup:
-    return quantities.moment(at, context["now"])
+def _moment(context: Context, at: datetime | None, now: datetime | None = None) -> Markup:
+    return quantities.moment(at, now or context["now"])
 
 
 @pass_context

@@ -23,7 +23,7 @@ FOREIGN_TO_WORKER = {
 ONLY_FOR_CHILDREN = {"pools.ingest", "pools.spawner", "pools.template_hold", "pools.life", "pools.frames", "resource"}
 ONLY_FOR_MONITORS = {
     "supervisor.monitor.observatory",
-    "supervisor.monitor.meter",
+    "supervisor.monitor.meter_view",
     "supervisor.monitor.endpoint",
     "supervisor.monitor.catalog",
 }

@@ -6,6 +6,7 @@ from supervisor.page.desk import View
 from supervisor.page.views.job import JOB
 from supervisor.page.views.jobs import JOBS
 from supervisor.page.views.kinds import KIND, KINDS
+from supervisor.page.views.overview import OVERVIEW
 from supervisor.page.views.records import AUDIT, NOTICES, SCHEDULES, WORKERS
 
-VIEWS: tuple[View[Any], ...] = (JOBS, JOB, KINDS, KIND, SCHEDULES, WORKERS, NOTICES, AUDIT)
+VIEWS: tuple[View[Any], ...] = (OVERVIEW, JOBS, JOB, KINDS, KIND, SCHEDULES, WORKERS, NOTICES, AUDIT)

@@ -1,10 +1,13 @@
 """One job: all that is known of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs import reports
-from jobs.reports import JobReport
+from jobs.finding import JobRow
+from jobs.reports import AttemptRow, JobReport
 from supervisor.page.desk import Params, View
+from supervisor.page.payloads import payload_text, result_text
 from supervisor.page.reading import Session
 from supervisor.page.views.questions import LAST_ID, found
 
@@ -16,13 +19,23 @@ class JobQuestion:
     id: int
 
 
+@dataclass(frozen=True, slots=True)
+class JobShown:
+    """A job with its attempts, newest first; `payload` and `result` as people may read them."""
+
+    job: JobRow
+    attempts: Sequence[AttemptRow]
+    payload: str
+    result: str
+
+
 def _ask(params: Params) -> JobQuestion:
     return JobQuestion(min(int(params["id"]), LAST_ID))
 
 
-async def _read(session: Session, question: JobQuestion) -> JobReport:
-    report: JobReport | None = await reports.show_job(session.connection, question.id)
-    return found(report, f"Job {question.id}")
+async def _read(session: Session, question: JobQuestion) -> JobShown:
+    report: JobReport = found(await reports.show_job(session.connection, question.id), f"Job {question.id}")
+    return JobShown(report.job, report.attempts, payload_text(report.job), result_text(report.job))
 
 
 JOB = View("/jobs/{id:int}", "job.html", _ask, _read)

@@ -45,6 +45,11 @@ class JobsShown:
     page: JobPage
     kinds: Sequence[str]
 
+    @property
+    def stopped_early(self) -> bool:
+        """It took too long to look further, and the page is not full."""
+        return self.page.next_before is not None and len(self.page.jobs) < PAGE_ROWS
+
 
 def ask_for_jobs(params: Params) -> JobsQuestion:
     """Raises `Refused`."""

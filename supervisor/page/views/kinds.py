@@ -2,27 +2,34 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from jobs import reports
+from jobs.activity import ActivityPoint, activity
 from jobs.reports import KindRow
 from supervisor.page.access import Refused
 from supervisor.page.desk import Params, View
 from supervisor.page.reading import Session
-from supervisor.page.views.questions import found, word
+from supervisor.page.views.questions import found, one_of, word
+
+PASTS = ("3", "24", "168")  # hours
+DEFAULT_PAST = "24"
 
 
 @dataclass(frozen=True, slots=True)
 class KindQuestion:
-    """Which kind."""
+    """Which kind, and how far back."""
 
     name: str
+    hours: int
 
 
 @dataclass(frozen=True, slots=True)
-class KindPage:
-    """One kind."""
+class KindShown:
+    """One kind, and how its attempts went."""
 
     kind: KindRow
+    past: Sequence[ActivityPoint]
 
 
 def _ask_all(_: Params) -> None:
@@ -38,12 +45,15 @@ def _ask(params: Params) -> KindQuestion:
     name = word(params, "name")
     if name is None:
         raise Refused(404, "Which kind? The address names none.")
-    return KindQuestion(name)
+    return KindQuestion(name, int(one_of(params, "hours", PASTS) or DEFAULT_PAST))
 
 
-async def _read(session: Session, question: KindQuestion) -> KindPage:
+async def _read(session: Session, question: KindQuestion) -> KindShown:
     row: KindRow | None = await reports.show_kind(session.connection, question.name)
-    return KindPage(found(row, f"The kind {question.name}"))
+    past: list[ActivityPoint] = await activity(
+        session.connection, kind=question.name, span=timedelta(hours=question.hours)
+    )
+    return KindShown(found(row, f"The kind {question.name}"), past)
 
 
 KINDS = View("/kinds", "kinds.html", _ask_all, _read_all)
