@@ -31,7 +31,8 @@ class Action:
     button: str
     done: str
     back: Callable[[Params], str]
-    run: Callable[[Any, Params, str, str], Awaitable[object]]
+    run: Callable[[Any, Params, str, str], Awaitable[Any]]
+    after: Callable[[Any], str] | None = None  # where to go then, by what `run` returned; else back
     grave: bool = False  # what it ends cannot be taken back
 
 
@@ -73,7 +74,7 @@ ACTIONS = (
         button="Pause the kind",
         done="The kind is paused.",
         back=_kind,
-        run=lambda db, params, who, why: control.pause(db, params["name"], actor=who, reason=why),
+        run=lambda db, params, who, why: control.pause(db, params.get("name", ""), actor=who, reason=why),
     ),
     Action(
         name="resume",
@@ -83,7 +84,7 @@ ACTIONS = (
         button="Resume the kind",
         done="The kind runs again.",
         back=_kind,
-        run=lambda db, params, who, why: control.resume(db, params["name"], actor=who, reason=why),
+        run=lambda db, params, who, why: control.resume(db, params.get("name", ""), actor=who, reason=why),
     ),
     Action(
         name="probe",
@@ -93,7 +94,18 @@ ACTIONS = (
         button="Let one job through",
         done="One job goes first; what comes of it decides.",
         back=_kind,
-        run=lambda db, params, who, why: control.resume(db, params["name"], actor=who, reason=why, probe=True),
+        run=lambda db, params, who, why: control.resume(db, params.get("name", ""), actor=who, reason=why, probe=True),
+    ),
+    Action(
+        name="run",
+        path="/schedule/run",
+        title="Run {name} now",
+        explanation="One job is made for this very moment. The schedule itself goes on as if nothing had happened.",
+        button="Run it now",
+        done="This is the job that was made.",
+        back=lambda _: "/schedules",
+        run=lambda db, params, who, why: control.run_schedule_now(db, params.get("name", ""), actor=who, reason=why),
+        after=lambda job_id: f"/jobs/{job_id}",
     ),
 )
 
@@ -113,11 +125,11 @@ async def do(desk: Desk, request: Request, action: Action) -> Response:
         return _confirmation(desk, request, action, status=400, problem="A reason is needed: it goes into the audit.")
     try:
         async with desk.database.act() as session:
-            await action.run(session.connection, params, actor.name, reason)
+            result = await action.run(session.connection, params, actor.name, reason)
     except ControlError as error:
         return _confirmation(desk, request, action, status=409, problem=f"Nothing was done: {error}.", reason=reason)
     desk.looks.forget()
-    return go_back(request, action.back(params), action.name)
+    return go_back(request, action.after(result) if action.after else action.back(params), action.name)
 
 
 async def mark_read(desk: Desk, request: Request) -> Response:

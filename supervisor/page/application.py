@@ -15,6 +15,7 @@ from jobs.database import DatabaseUnavailable, Locked
 from supervisor.page.access import Access, Authenticate, ByApp, Refused, Role
 from supervisor.page.actions import ACTIONS, Action, ask_why, do, done_message, mark_read
 from supervisor.page.assets import ASSET_PATH, send_asset
+from supervisor.page.bulk import BULK_ACTIONS, BulkAction, ask_why_all, do_all
 from supervisor.page.desk import Desk, View, actor_of, base_of, page_context, params_of, view_context
 from supervisor.page.files import FILE_PATH, send_file
 from supervisor.page.forms import check_form_token, check_origin, read_form, sends_token_itself
@@ -68,6 +69,10 @@ class JobsPage:
         routes.extend(
             Route(action.path, self._for_owners(self._acts(action)), methods=["GET", "POST"]) for action in ACTIONS
         )
+        routes.extend(
+            Route(bulk.path, self._for_owners(self._acts_on_all(bulk)), methods=["GET", "POST"])
+            for bulk in BULK_ACTIONS
+        )
         routes.append(Route("/notices/read", self._for_owners(self._marks_read), methods=["POST"]))
         if isinstance(self._desk.access, Tokens):
             routes.append(Route("/sign-in", self._for_anybody(self._signs_in), methods=["GET", "POST"]))
@@ -101,6 +106,12 @@ class JobsPage:
     def _acts(self, action: Action) -> Handler:
         async def act(request: Request) -> Response:
             return await (do if request.method == "POST" else ask_why)(self._desk, request, action)
+
+        return act
+
+    def _acts_on_all(self, action: BulkAction) -> Handler:
+        async def act(request: Request) -> Response:
+            return await (do_all if request.method == "POST" else ask_why_all)(self._desk, request, action)
 
         return act
 

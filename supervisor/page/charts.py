@@ -59,7 +59,7 @@ def attempts(job: JobRow, rows: Sequence[AttemptRow], now: datetime) -> Markup |
     begin = min([job.created_at, *(stretch.start for stretch in stretches)])
     if len(rows) > MAX_STRETCHES:
         begin = stretches[0].start
-    return pictures.time_line(stretches, begin, max(stretch.end for stretch in stretches), title="Attempts")
+    return pictures.time_line(stretches, begin, max(stretch.end for stretch in stretches))
 
 
 def _percentiles(

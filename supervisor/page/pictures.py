@@ -19,6 +19,7 @@ LEFT, RIGHT, TOP, BOTTOM = 48, 10, 12, 22
 PLOT_WIDTH, PLOT_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 FLOOR = TOP + PLOT_HEIGHT
 HOUR_STEPS = (0.25, 0.5, 1, 2, 3, 6, 12, 24, 48)  # between two names of the time axis
+LINE_WIDTH = 1000.0  # of a time line's bars
 MAX_TIME_NAMES = 6
 # What a span is named by on a logarithmic axis, in seconds.
 SPANS = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
@@ -124,37 +125,26 @@ def peaks(bounds: Sequence[float], counts: Sequence[int], limit_mb: float | None
     return _picture(parts, f"{title}: {total:,} attempts.{limit}")
 
 
-def time_line(given: Sequence[Stretch], begin: datetime, end: datetime, *, title: str) -> Markup:
-    """What followed what, each on a line of its own, from `begin` to `end`."""
-    row = 20
-    height = TOP + row * len(given) + BOTTOM
+def time_line(given: Sequence[Stretch], begin: datetime, end: datetime) -> Markup:
+    """What followed what between two moments, each on a line of its own: words are text, and only bars are drawn."""
     whole = max(1e-3, (end - begin).total_seconds())
-    left = 120
-
-    def place(at: datetime) -> float:
-        return left + min(1.0, max(0.0, (at - begin).total_seconds() / whole)) * (WIDTH - left - RIGHT)
-
-    parts = []
-    for number, stretch in enumerate(given):
-        y = TOP + number * row
-        x, until = place(stretch.start), place(stretch.end)
-        parts.append(_line("grid", left, y + row / 2, WIDTH - RIGHT, y + row / 2))
-        parts.append(_box(stretch.style, x, y + 4, max(2.0, until - x), row - 8))
-        parts.append(_name_left(stretch.name, y + row / 2, left))
-    floor = TOP + row * len(given)
-    parts.append(_line("axis", left, floor, WIDTH - RIGHT, floor))
-    for share in (0.0, 0.5, 1.0):
-        anchor = "start" if share == 0 else "end" if share == 1 else "middle"
-        x = left + share * (WIDTH - left - RIGHT)
-        name = "created" if share == 0 else f"+ {span(timedelta(seconds=round(whole * share)))}"
-        parts.append(Markup('<text x="{:.1f}" y="{}" text-anchor="{}">{}</text>').format(x, floor + 15, anchor, name))
-    told = "; ".join(f"{stretch.name} for {span(stretch.end - stretch.start)}" for stretch in given)
-    return _picture(parts, f"{title}: {told}.", height=height)
+    lines = []
+    for stretch in given:
+        x = (stretch.start - begin).total_seconds() / whole * LINE_WIDTH
+        wide = max(LINE_WIDTH / 200, (stretch.end - stretch.start).total_seconds() / whole * LINE_WIDTH)
+        bar = _box(stretch.style, min(max(0.0, x), LINE_WIDTH - wide), 1, wide, 8)
+        lines.append(
+            Markup(
+                '<li><span>{}</span><svg viewBox="0 0 {} 10" preserveAspectRatio="none" aria-hidden="true">{}</svg>'
+                "<span>{}</span></li>"
+            ).format(stretch.name, LINE_WIDTH, bar, span(stretch.end - stretch.start))
+        )
+    return Markup('<ol class="timeline">{}</ol>').format(Markup("").join(lines))
 
 
-def _picture(parts: Iterable[Markup], description: str, *, height: float = HEIGHT) -> Markup:
+def _picture(parts: Iterable[Markup], description: str) -> Markup:
     return Markup('<svg viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        WIDTH, height, description, Markup("").join(parts)
+        WIDTH, HEIGHT, description, Markup("").join(parts)
     )
 
 
@@ -168,8 +158,8 @@ def _levels(top: float) -> list[Markup]:
     return parts
 
 
-def _name_left(name: str, y: float, x: float = LEFT) -> Markup:
-    return Markup('<text x="{}" y="{:.1f}" text-anchor="end">{}</text>').format(x - 6, y + 4, name)
+def _name_left(name: str, y: float) -> Markup:
+    return Markup('<text x="{}" y="{:.1f}" text-anchor="end">{}</text>').format(LEFT - 6, y + 4, name)
 
 
 def _name_below(name: str, x: float, anchor: str = "middle") -> Markup:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from jobs import reports
 from jobs.finding import JobRow
 from jobs.reports import AttemptRow, JobReport
+from jobs.standing import Standing, standing
 from supervisor.page.desk import Params, View
 from supervisor.page.payloads import payload_text, result_text
 from supervisor.page.reading import Session
@@ -25,6 +26,7 @@ class JobShown:
 
     job: JobRow
     attempts: Sequence[AttemptRow]
+    standing: Standing | None
     payload: str
     result: str
 
@@ -35,7 +37,8 @@ def _ask(params: Params) -> JobQuestion:
 
 async def _read(session: Session, question: JobQuestion) -> JobShown:
     report: JobReport = found(await reports.show_job(session.connection, question.id), f"Job {question.id}")
-    return JobShown(report.job, report.attempts, payload_text(report.job), result_text(report.job))
+    stands: Standing | None = await standing(session.connection, question.id)
+    return JobShown(report.job, report.attempts, stands, payload_text(report.job), result_text(report.job))
 
 
 JOB = View("/jobs/{id:int}", "job.html", _ask, _read)
