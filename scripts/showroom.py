@@ -14,29 +14,16 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from jobs.activity import ALL_KINDS, JOB_BOUNDS, MINUTE, PEAK_BOUNDS_MB, QUARTER, VERDICTS
-from jobs.outcome import Verdict
+from scripts.showroom_activity import LIMIT_MB, POOLS, SECONDS, add_activity
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 HOSTS = ("ingest-1.example", "ingest-2.example", "agents-1.example")
 LOST_HOST = "ingest-3.example"
-POOLS = {
-    "ingest-document": "ingest",
-    "extract-tables": "ingest",
-    "ask-agent": "agent",
-    "summarize-thread": "agent",
-    "send-notification": "system",
-    "charge-card": "system",
-    "send-digest": "system",
-}
-PER_MINUTE = {"ingest-document": 14, "extract-tables": 3, "ask-agent": 40, "summarize-thread": 11, "charge-card": 2}
-SECONDS = {"ingest-document": 6.0, "extract-tables": 20.0, "ask-agent": 9.0, "summarize-thread": 15.0}
-LIMIT_MB = 1024
 CARD_NUMBER = "4111 1111 1111 1111"
 PAUSE_REASON = (
-    "5 kills in a row: job 402 on ingest-2.example: oom_killed (certain: the job's own OOM counter moved (job 0 -> 1)"
-    "); job 399 on ingest-1.example: oom_killed (certain: the job's own OOM counter moved (job 0 -> 1)); job 396 on "
+    "5 kills in a row: job 376 on ingest-2.example: oom_killed (certain: the job's own OOM counter moved (job 0 -> 1)"
+    "); job 371 on ingest-1.example: oom_killed (certain: the job's own OOM counter moved (job 0 -> 1)); job 365 on "
     "ingest-2.example: memory_exceeded (certain: MemoryError under the limit; peak 1019 MB of 1024 MB)"
 )
 STACK = """Traceback (most recent call last):
@@ -72,23 +59,24 @@ def furnish(db: Connection) -> Showroom:
         now = db.execute("SELECT clock_timestamp()").fetchall()[0][0]
         workers = _workers(db, now)
         _kinds(db, now)
-        _finished(db, now, chance)
-        room = Showroom(
-            dead=_dead(db, now, workers),
-            running=_running(db, now, workers),
-            queued=_queued(db, now, chance),
-            blocked=_insert(
-                db, "background_jobs", kind="ingest-document", pool="ingest", blocked=True, organization_id="acme",
-                concurrency_key="collection:acme", payload=Jsonb({"document_id": str(UUID(int=77))}),
-                created_at=now - timedelta(minutes=2), run_after=now - timedelta(minutes=2),
-            ),
-            secret=_declined(db, now, workers),
+        # In the order in which they were created, as their numbers are.
+        _finished(db, now, chance, range(160, 400))
+        dead = _dead(db, now, workers)
+        _finished(db, now, chance, range(91, 160))
+        secret = _declined(db, now, workers)
+        _finished(db, now, chance, range(91))
+        queued = _queued(db, now, chance)
+        running = _running(db, now, workers)
+        blocked = _insert(
+            db, "background_jobs", kind="ingest-document", pool="ingest", blocked=True, organization_id="acme",
+            concurrency_key="collection:acme", payload=Jsonb({"document_id": str(UUID(int=77))}),
+            created_at=now - timedelta(seconds=9), run_after=now - timedelta(seconds=9),
         )  # fmt: skip
-        _records(db, now)
-        _activity(db, now, chance)
+        _records(db, now, secret)
+        add_activity(db, now, chance)
     with db.cursor() as cursor:
         cursor.execute("ANALYZE")
-    return room
+    return Showroom(dead=dead, running=running, queued=queued, blocked=blocked, secret=secret)
 
 
 def _insert(db: Connection, table: str, **columns: Any) -> int:
@@ -143,10 +131,11 @@ def _kinds(db: Connection, now: datetime) -> None:
     )
 
 
-def _finished(db: Connection, now: datetime, chance: random.Random) -> None:
-    for number in range(400):
+def _finished(db: Connection, now: datetime, chance: random.Random, ago: range) -> None:
+    """Jobs that ended well, each created `ago` times 27 seconds before now."""
+    for number in reversed(ago):
         kind = chance.choice(sorted(POOLS))
-        created = now - timedelta(seconds=(400 - number) * 27)
+        created = now - timedelta(seconds=27 * number + 5)
         ran = timedelta(seconds=chance.expovariate(1 / SECONDS.get(kind, 0.4)))
         is_cancelled = number % 97 == 96
         _insert(
@@ -159,12 +148,12 @@ def _finished(db: Connection, now: datetime, chance: random.Random) -> None:
 
 def _dead(db: Connection, now: datetime, workers: list[UUID]) -> int:
     error = {"type": "MemoryError", "message": STACK.splitlines()[-1].partition(": ")[2], "frames": STACK}
-    first = now - timedelta(minutes=61)
+    first = now - timedelta(minutes=72)
     job_id = _insert(
         db, "background_jobs", kind="extract-tables", pool="ingest", status="dead", attempt=5, claim=5,
         organization_id="acme", payload=Jsonb({"document_id": str(UUID(int=5)), "sheets": ["prices", "archive"]}),
-        error=Jsonb(error), created_at=first, run_after=first, started_at=now - timedelta(minutes=25),
-        finished_at=now - timedelta(minutes=23), concurrency_key="collection:initech",
+        error=Jsonb(error), created_at=first, run_after=first, started_at=now - timedelta(minutes=27),
+        finished_at=now - timedelta(minutes=25), concurrency_key="collection:initech",
     )  # fmt: skip
     verdicts = ("failed", "oom_killed", "oom_killed", "timed_out", "memory_exceeded")
     for claim, verdict in enumerate(verdicts, start=1):
@@ -212,8 +201,8 @@ def _running(db: Connection, now: datetime, workers: list[UUID]) -> int:
 def _queued(db: Connection, now: datetime, chance: random.Random) -> int:
     last = 0
     for number in range(38):
-        kind = "extract-tables" if number % 3 == 0 else "ask-agent"
-        created = now - timedelta(seconds=chance.uniform(2, 900 if kind == "extract-tables" else 40))
+        kind = "extract-tables" if number < 13 else "ask-agent"
+        created = now - timedelta(seconds=chance.uniform(0, 40) + (900 - 60 * number if number < 13 else 12))
         later = timedelta(minutes=30) if number % 10 == 9 else timedelta(0)
         last = _insert(
             db, "background_jobs", kind=kind, pool=POOLS[kind], priority=0 if kind == "ask-agent" else 1,
@@ -241,7 +230,7 @@ def _declined(db: Connection, now: datetime, workers: list[UUID]) -> int:
     return job_id
 
 
-def _records(db: Connection, now: datetime) -> None:
+def _records(db: Connection, now: datetime, declined: int) -> None:
     for name, kind, every, last in [
         ("send-digest", "send-digest", timedelta(days=1), timedelta(hours=7)),
         ("watch-folder", "ingest-document", timedelta(minutes=1), timedelta(seconds=21)),
@@ -265,7 +254,12 @@ def _records(db: Connection, now: datetime) -> None:
             f"worker on {LOST_HOST} is lost",
             "Its lease ran out while it ran 2 jobs; others have them now.",
         ),
-        (41, "critical", "job 403 of the important kind charge-card is dead", "Attempts: 1 of 1.\npayments.Declined"),
+        (
+            41,
+            "critical",
+            f"job {declined} of the important kind charge-card is dead",
+            "Attempts: 1 of 1.\npayments.Declined",
+        ),
         (23, "critical", "extract-tables is paused", PAUSE_REASON),
     ]:
         at = now - timedelta(minutes=minutes)
@@ -273,48 +267,3 @@ def _records(db: Connection, now: datetime) -> None:
             db, "background_notices", at=at, severity=severity, subject=subject, body=body,
             read_at=at + timedelta(minutes=5) if severity == "warning" else None,
         )  # fmt: skip
-
-
-def _activity(db: Connection, now: datetime, chance: random.Random) -> None:
-    """A day's wave, with an hour of trouble of the kind that is paused now."""
-    columns = "seconds, at, kind, limit_mb, peak_mb, verdicts, waits, runs, peaks"
-    with db.cursor() as cursor, cursor.copy(f"COPY background_activity ({columns}) FROM STDIN") as copy:
-        for seconds, points in ((MINUTE, 360), (QUARTER, 672)):
-            newest = datetime.fromtimestamp(now.timestamp() // seconds * seconds, now.tzinfo)
-            for at in (newest - timedelta(seconds=seconds * back) for back in range(points)):
-                for kind, counts in _span(at, (now - at).total_seconds() / 60, seconds / 60, chance).items():
-                    used = (LIMIT_MB, 980.0) if sum(counts[-1]) else (None, None)
-                    copy.write_row([seconds, at, kind, *used, *counts])
-
-
-def _span(at: datetime, age: float, minutes: float, chance: random.Random) -> dict[str, tuple[list[int], ...]]:
-    """What each kind counted in a span that began `age` minutes ago; and all of them together."""
-    wave = 0.6 + 0.4 * abs(12 - at.hour - at.minute / 60) / 12
-    rows = {
-        kind: _counted(kind, wave * rate * minutes, is_troubled=20 < age < 80, chance=chance)
-        for kind, rate in PER_MINUTE.items()
-        if kind != "extract-tables" or age >= 23
-    }
-    columns = zip(*rows.values(), strict=True)
-    return {ALL_KINDS: tuple([sum(each) for each in zip(*column, strict=True)] for column in columns), **rows}
-
-
-def _counted(kind: str, expected: float, *, is_troubled: bool, chance: random.Random) -> tuple[list[int], ...]:
-    """Verdicts, waits, runs and peaks of one span."""
-    verdicts, waits, runs = [0] * len(VERDICTS), [0] * (len(JOB_BOUNDS) + 1), [0] * (len(JOB_BOUNDS) + 1)
-    peaks = [0] * (len(PEAK_BOUNDS_MB) + 1)
-    for _ in range(round(expected * chance.uniform(0.7, 1.3))):
-        verdict = Verdict.SUCCEEDED if chance.random() > 0.02 else Verdict.FAILED
-        if kind == "extract-tables" and is_troubled and chance.random() < 0.5:
-            verdict = Verdict.OOM_KILLED
-        verdicts[VERDICTS.index(verdict)] += 1
-        waits[_bucket(chance.expovariate(1 / 0.4), JOB_BOUNDS)] += 1
-        runs[_bucket(chance.expovariate(1 / SECONDS.get(kind, 0.4)), JOB_BOUNDS)] += 1
-        if POOLS[kind] == "ingest":
-            used = LIMIT_MB if verdict is Verdict.OOM_KILLED else min(LIMIT_MB, chance.lognormvariate(5.4, 0.6))
-            peaks[_bucket(used, PEAK_BOUNDS_MB)] += 1
-    return verdicts, waits, runs, peaks
-
-
-def _bucket(value: float, bounds: tuple[float, ...]) -> int:
-    return next((index for index, bound in enumerate(bounds) if value <= bound), len(bounds))
