@@ -159,7 +159,7 @@ def jobs_by_id(ids: Sequence[int], *, full: bool = False) -> Program[list[JobRow
     """These jobs, newest first, as far as they exist; payloads and results only with `full`."""
     if not ids:
         return []
-    jobs = yield from rows_of(JobRow, "jobs_by_id", ids=list(ids), full=full)
+    jobs: list[JobRow] = yield from rows_of(JobRow, "jobs_by_id", ids=list(ids), full=full)
     if not (full and jobs):
         return jobs
     rows = yield Statement(statement("secret_paths"), {"kinds": sorted({job.kind for job in jobs})})

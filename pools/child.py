@@ -22,6 +22,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from types import ModuleType, TracebackType
@@ -36,6 +37,7 @@ from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import MAX_MESSAGE_CHARS, clip
 from jobs.redaction import PLAIN, Redactor, redactor
 from jobs.task import PermanentError, Snooze
+from jobs.tracing import environment_asks_for_traces
 from pools import memory, process, rehearsal
 from pools.enclosure import enclose, limit_cpu
 from pools.errors import describe, invalid_payload
@@ -57,6 +59,7 @@ _NOTHING_TO_DO = JobFrame(
     deadline=datetime.max.replace(tzinfo=UTC),
     memory_mb=0,
     cpu_seconds=0,
+    trace_context=None,
 ).model_dump_json()
 MT19937_WORDS = 624  # of the Mersenne Twister's state; as a position, all are used up
 THREAD_STACK_BYTES = 2 << 20  # of the usual 8 MiB, all of which would count against the limit, touched or not
@@ -72,6 +75,11 @@ def warm_up() -> None:
     _handled_signals()
     if not logging.root.handlers:
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    if environment_asks_for_traces():
+        with suppress(ImportError):  # of which the worker has told
+            from pools import tracing
+
+            tracing.preload()
 
 
 def live(app: App, job_fd: int, output_fd: int, mark: int, kept: Collection[int]) -> NoReturn:
@@ -170,6 +178,7 @@ def _run(app: App, job: JobFrame, connection: socket.socket, sender: ProgressSen
         cap = memory.cap_this_process(job.memory_mb)
         limit_cpu(job.cpu_seconds)
         setproctitle(f"oomph: {job.kind} job {job.id} attempt {job.attempt}")
+        _join_trace(job)
         reserve = memory.reserve()
         connection.sendall(_STARTING)
     except Exception as error:  # noqa: BLE001  (whatever it is, the job never ran and must not pay)
@@ -193,6 +202,7 @@ def _run(app: App, job: JobFrame, connection: socket.socket, sender: ProgressSen
     sender.finish()
     connection.sendall(last)
     failpoint(Failpoint.TOLD)
+    _send_spans(job)
     _flush()
     return 0
 
@@ -200,6 +210,23 @@ def _run(app: App, job: JobFrame, connection: socket.socket, sender: ProgressSen
 def _unborn(connection: socket.socket, error: Exception) -> int:
     connection.sendall(pack(Unborn(why=clip(f"setting up the child: {error!r}", MAX_MESSAGE_CHARS))))
     return 1
+
+
+def _join_trace(job: JobFrame) -> None:
+    if job.trace_context is not None:
+        from pools import tracing
+
+        tracing.join(job.trace_context)
+
+
+def _send_spans(job: JobFrame) -> None:
+    if job.trace_context is not None:
+        from pools import tracing
+
+        try:
+            tracing.flush(tracing.CHILD_FLUSH_SECONDS)
+        except Exception:  # noqa: BLE001  (a thread may be too much for a job at its limit; its result is told)
+            traceback.print_exc()
 
 
 def _reseed(numpy_random: ModuleType) -> None:

@@ -149,8 +149,7 @@ class _Coroutine(_Run):
         )
 
     async def _contained(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseModel | None:
-        subject.set(self._execution.job)  # of the task's own context, and of what it starts
-        self._execution.redactor.hold()
+        _concern(self._execution)  # of the task's own context, and of what it starts
         self._coroutine = function(*arguments)
         try:
             return await self._coroutine  # type: ignore[no-any-return]
@@ -206,14 +205,21 @@ class _Thread(_Run):
         self._disown()
 
 
+def _concern(execution: Execution) -> None:
+    """Whatever the current context logs or traces from now on is this attempt's."""
+    subject.set(execution.job)
+    execution.redactor.hold()
+    if execution.span is not None:
+        execution.span.enter()
+
+
 def _settle_from_thread(
     future: "asyncio.Future[BaseModel | None]",
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
     execution: Execution,
 ) -> None:
-    subject.set(execution.job)  # of this thread
-    execution.redactor.hold()
+    _concern(execution)  # of this thread
     result: Any = None
     failure: BaseException | None = None
     try:

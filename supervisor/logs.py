@@ -52,7 +52,16 @@ class OneLine(logging.Formatter):
 
 
 class JsonLine(OneLine):
-    """A record as one JSON object a line: time, level, logger, message, and where there are any job, attempt, error."""
+    """A record as one JSON object a line: time, level, logger and message.
+
+    And where there are any: job, attempt, trace_id, span_id, error, stack.
+    """
+
+    def __init__(self) -> None:
+        from jobs.tracing import current_trace, trace_ids
+
+        self._current_trace, self._trace_ids = current_trace, trace_ids
+        super().__init__()
 
     def format(self, record: logging.LogRecord) -> str:
         told = {
@@ -61,12 +70,19 @@ class JsonLine(OneLine):
             "logger": record.name,
             "message": self._redact(record.getMessage()),
             **self._subject_of(record),
+            **self._trace_ids(self._trace_of(record)),
         }
         if record.exc_info:
             told["error"] = self._redact(self.formatException(record.exc_info))
         if record.stack_info:
             told["stack"] = self.formatStack(record.stack_info)
         return json.dumps(told)
+
+    def _trace_of(self, record: logging.LogRecord) -> str | None:
+        """The attempt's, if the call knows an attempt; else that of the innermost span around it."""
+        if hasattr(record, "job_id"):
+            return getattr(record, "trace_context", None)
+        return self._current_trace()
 
 
 def configure_logging(level: str, form: str = "text") -> None:
