@@ -25,7 +25,7 @@ MAY_ASK = {
     ("jobs/worker_report.py", "sent, began = time.time(), time.monotonic()"): (
         "how far this clock is from the database's"
     ),
-    ("supervisor/monitor/meter.py", "now, kinds = time.time() + self.clock_offset, self.kinds"): (
+    ("supervisor/monitor/meter.py", "now = time.time() + self.clock_offset"): (
         "a figure of how long jobs waited; corrected by how far this clock is from the database's"
     ),
     (

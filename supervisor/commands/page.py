@@ -30,7 +30,7 @@ def page(
         ),
     ] = "this host",
     path: Annotated[
-        str, typer.Option("--path", metavar="PATH", help="Below which path of a proxy the page is reached.")
+        str, typer.Option("--path", metavar="PATH", help="The path of a proxy below which the page is, and which it takes away.")
     ] = "",
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,

@@ -29,6 +29,8 @@ from supervisor.page.views import VIEWS
 
 log = logging.getLogger("oomph.page")
 
+AGAIN_SECONDS = 5  # until a browser asks again for a page that the database did not give
+
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -163,7 +165,8 @@ class JobsPage:
                 )
             except DatabaseUnavailable as error:
                 log.warning("the database does not answer: %s", error)
-                return self._error(request, 503, "The database does not answer. This page tries again by itself.")
+                again = "This page tries again by itself." if request.method == "GET" else "Look before you try again."
+                return self._error(request, 503, f"The database does not answer. {again}")
 
         return guarded
 
@@ -173,7 +176,8 @@ class JobsPage:
         return self._error(request, 401, "Nobody is signed in. Sign in to the app that this page belongs to.")
 
     def _error(self, request: Request, status: int, message: str) -> Response:
-        return self._desk.respond(request, "error.html", status=status, problem=status, message=message)
+        again = AGAIN_SECONDS if status == 503 and request.method == "GET" else None
+        return self._desk.respond(request, "error.html", status=status, problem=status, message=message, again=again)
 
 
 async def _finds_nothing(_: Request) -> Response:

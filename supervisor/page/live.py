@@ -176,9 +176,9 @@ class LiveStream(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         ends = time.monotonic() + LIFE_SECONDS
         await self._say(send, f"retry: {RETRY_MS}\n\n")
-        while not self._watch.over and time.monotonic() < ends:
+        while not self._watch.over and (left := ends - time.monotonic()) > 0:
             try:
-                async with asyncio.timeout(BEAT_SECONDS):
+                async with asyncio.timeout(min(left, BEAT_SECONDS)):
                     await self._watch.news.wait()
             except TimeoutError:
                 await self._say(send, ":\n\n")

@@ -1,10 +1,10 @@
-"""The one thing about a job that its status does not say."""
+"""What rows say, in a few words: the one thing about a job that its status does not tell, an error, a deed."""
 
 import json
 from collections.abc import Mapping
 from datetime import datetime
 
-from jobs.reports import JobRow
+from jobs.reports import AuditRow, JobRow
 from supervisor.page.quantities import span
 
 
@@ -33,6 +33,20 @@ def error_stack(error: object) -> str:
     """Where it was raised; empty where that is not known."""
     frames = error.get("frames") if isinstance(error, Mapping) else None
     return frames if isinstance(frames, str) else ""
+
+
+def deed(row: AuditRow) -> str:
+    """What somebody did, with what the audit keeps of how."""
+    given: object = row.detail  # of a row that was written by hand, it may be anything
+    detail = given if isinstance(given, Mapping) else {}
+    told = f"{row.action} with a probe" if detail.get("probe") else row.action
+    wanted = detail.get("filter")
+    if isinstance(wanted, Mapping):
+        told += " of " + ", ".join(f"{str(name).replace('_', ' ')} {value}" for name, value in wanted.items())
+    refused = detail.get("refused")
+    if isinstance(refused, Mapping) and refused:
+        told += "; not done: " + ", ".join(f"{count} because {why}" for why, count in refused.items())
+    return told
 
 
 def _of_running(job: JobRow) -> str:

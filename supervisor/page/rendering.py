@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from jobs.reports import JobRow
 from supervisor.page import charts, quantities, visible
-from supervisor.page.notes import error_line, error_stack, note
+from supervisor.page.notes import deed, error_line, error_stack, note
 
 LIVE_BLOCK = "live"  # of a view's template: what is sent again when something changes
 
@@ -34,6 +34,7 @@ class Templates:
         self._environment.filters |= {
             "moment": _moment,
             "note": _note,
+            "deed": deed,
             "error_line": error_line,
             "error_stack": error_stack,
             "date": quantities.date,
