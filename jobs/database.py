@@ -39,7 +39,7 @@ _UNAVAILABLE = (
 )
 
 
-# What a pooler in transaction mode answers that does not keep its clients' prepared statements: it did nothing.
+# What a pooler in transaction mode answers that hides behind its server's process id: it did nothing.
 _NOT_PREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 
 LOCK_TIMEOUT_MS = 1_000  # what is locked for longer is left for the next try, and does not hold up others
@@ -98,8 +98,8 @@ class Lane:
     def __init__(self, url: str, *, call_timeout: float, application_name: str) -> None:
         self._url = url
         self._call_timeout = call_timeout
-        # A function's plan is known to be right; prepared, a claim spares itself the way to it.
-        self._parameters = connection_parameters(application_name, call_timeout) | {"prepare_threshold": 0}
+        self._parameters = connection_parameters(application_name, call_timeout)
+        self._prepares = True  # a function's plan is known to be right; prepared, a claim spares itself the way to it
         self._cursor: psycopg.AsyncCursor[Row] | None = None
         self._turn = asyncio.Lock()
 
@@ -110,8 +110,7 @@ class Lane:
                 try:
                     return await self._run(query, parameters)
                 except _NOT_PREPARED:
-                    log.info("the database is behind a pooler that keeps no prepared statement; claims do without")
-                    self._parameters["prepare_threshold"] = None
+                    self._do_without()
                     return await self._run(query, parameters)
         except _UNAVAILABLE as error:
             raise DatabaseUnavailable(f"{type(error).__name__}: {error}".strip()) from error
@@ -119,13 +118,32 @@ class Lane:
     async def _run(self, query: str, parameters: dict[str, Any]) -> list[Row]:
         try:
             if self._cursor is None:
-                connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, **self._parameters)
-                self._cursor = connection.cursor(row_factory=tuple_row, binary=True)
+                self._cursor = await self._connect()
             await self._cursor.execute(statement(query), parameters)
             return await self._cursor.fetchall()
         except BaseException:
             await self.close()
             raise
+
+    async def _connect(self) -> psycopg.AsyncCursor[Row]:
+        connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, **self._parameters)
+        try:
+            cursor = connection.cursor(row_factory=tuple_row, binary=True)
+            if self._prepares:
+                rows = await (await cursor.execute(statement("backend_pid"))).fetchall()
+                if rows[0][0] == connection.info.backend_pid:
+                    connection.prepare_threshold = 0
+                else:
+                    self._do_without()
+        except BaseException:
+            await connection.close()
+            raise
+        return cursor
+
+    def _do_without(self) -> None:
+        # Not only where it fails: behind a pooler, the statement of that name may be one that somebody else prepared.
+        log.info("the database is behind a pooler; claims do without prepared statements")
+        self._prepares = False
 
     async def close(self) -> None:
         cursor, self._cursor = self._cursor, None
