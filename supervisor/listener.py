@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from jobs.database import DatabaseUnavailable, connection_parameters
+from jobs.database import DatabaseUnavailable, connect_bound, connection_parameters
 
 log = logging.getLogger("oomph.listener")
 
@@ -84,9 +84,9 @@ class Listener:
             await connection.close()
 
     async def _begin(self) -> float:
-        async with asyncio.timeout(PROOF_TIMEOUT):
+        async with asyncio.timeout(connect_bound(self._url, PROOF_TIMEOUT)):
             connection = self._connection = await psycopg.AsyncConnection.connect(
-                self._url, autocommit=True, **connection_parameters("oomph listener", PROOF_TIMEOUT)
+                self._url, autocommit=True, **connection_parameters("oomph listener", PROOF_TIMEOUT, self._url)
             )
             # The others once this one is proven: in a pooler's session they would stay, for each job to be told to it.
             await self._listen(connection, self._proof_channel)
