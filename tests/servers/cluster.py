@@ -118,23 +118,19 @@ def new_folder() -> Iterator[Path]:
 
 @contextmanager
 def new_cluster(
-    *, settings: dict[str, str] | None = None, through: Sequence[str] = (), initdb: Sequence[str | Path] = ()
+    *,
+    settings: dict[str, str] | None = None,
+    through: Sequence[str] = (),
+    initdb: Sequence[str | Path] = (),
+    guests: str = "",
 ) -> Iterator[Cluster]:
-    """A running server, for the time of the block."""
+    """A running server, for the time of the block; hosts of the network `guests` may come in."""
     with new_folder() as folder:
         cluster = Cluster(folder, settings=settings, through=through)
-        run(
-            "initdb",
-            "-D",
-            cluster.data,
-            "--username=postgres",
-            "--auth=trust",
-            "--no-sync",
-            "--locale=C",
-            "-E",
-            "UTF8",
-            *initdb,
-        )
+        run("initdb", "-D", cluster.data, *INITDB, *initdb)
+        if guests:
+            with (cluster.data / "pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {guests} trust\n")
         with running(cluster):
             yield cluster
 
