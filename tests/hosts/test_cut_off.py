@@ -2,9 +2,13 @@
 
 from itertools import groupby
 
+import pytest
+
 from supervisor.testing.waiting import wait_for
 from tests.hosts.app import AGENT, INGEST, Line
 from tests.hosts.conftest import Site
+
+pytestmark = pytest.mark.whole
 
 CUT_OFF = ("small", "big", "third")
 AGENTS = 2  # slots of each

@@ -11,6 +11,8 @@ from supervisor.testing.waiting import wait_for
 from tests.hosts.app import AGENT, HURRIED, INGEST, NEW, OLD, SYSTEM
 from tests.hosts.conftest import Site
 
+pytestmark = pytest.mark.whole
+
 COMPILER = shutil.which("cc")
 TICKED = "SELECT 1 FROM background_jobs WHERE kind = 'tick' AND status = 'succeeded' HAVING count(*) > 2"
 

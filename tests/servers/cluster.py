@@ -76,11 +76,14 @@ class Cluster:
                 stdout=log,
                 stderr=log,
             )
-        wait_for(self.answers, "a server that answers", READY_SECONDS)
+
+        def answers() -> bool:
+            assert not self.has_ended, self.log
+            return self.answers()
+
+        wait_for(answers, "a server that answers", READY_SECONDS)
 
     def answers(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, self.log
         try:
             psycopg.connect(self.url).close()
         except psycopg.OperationalError:

@@ -22,6 +22,8 @@ from tests.servers.cluster import Cluster, new_standby
 from tests.servers.guests import Guests, said_too_often
 from tests.worker.app import AGENT
 
+pytestmark = pytest.mark.whole
+
 REFUSED = "cannot execute .* in a read-only transaction"
 
 

@@ -11,6 +11,8 @@ from tests.servers.cluster import Cluster
 from tests.servers.guests import Guests, said_too_often
 from tests.worker.app import AGENT, INGEST
 
+pytestmark = pytest.mark.whole
+
 HOW = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
