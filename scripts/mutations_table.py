@@ -463,6 +463,20 @@ MUTATIONS = (
         "if False:",
         ("tests/worker/test_outcomes.py::test_a_refund_that_the_database_refuses_becomes_no_charged_failure",),
     ),
+    Mutation(
+        "an outage: the end that it kept from being written is refunded",
+        "supervisor/outcomes.py",
+        "pending.report = AttemptReport(Returned(Verdict.LEASE_LOST, why), process=pending.report.process)",
+        "self._settled(fence)\n                continue",
+        ("tests/worker/test_late_outcomes.py::test_it_is_dropped_and_its_refund_is_offered",),
+    ),
+    Mutation(
+        "a fail-over: who takes no writes any more is let go of",
+        "jobs/database.py",
+        "                await connection.close()  # this server lost its role",
+        "                pass  # this server lost its role",
+        ("tests/servers/test_failover.py::test_a_connection_to_a_server_that_lost_its_role_is_not_kept",),
+    ),
     # The streak.
     Mutation(
         "the streak: the lock of the kind",
