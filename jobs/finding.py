@@ -11,12 +11,13 @@ On any connection, like `jobs.reports`.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from jobs.connection import Program, Statement, run
+from jobs.redaction import mask
 from jobs.rows import bounded, rows_of
 from jobs.sql import statement
 
@@ -51,6 +52,7 @@ class JobFilter:
 class JobRow:
     """One job. `payload` and `result` are None in a list that was not asked for them.
 
+    The secret fields of the payload are masked; all of its fields, while no worker has declared the kind.
     A `run_after` or `created_at` that no `datetime` can hold, such as infinity, is the earliest or the latest day.
     """
 
@@ -157,7 +159,12 @@ def jobs_by_id(ids: Sequence[int], *, full: bool = False) -> Program[list[JobRow
     """These jobs, newest first, as far as they exist; payloads and results only with `full`."""
     if not ids:
         return []
-    return (yield from rows_of(JobRow, "jobs_by_id", ids=list(ids), full=full))
+    jobs: list[JobRow] = yield from rows_of(JobRow, "jobs_by_id", ids=list(ids), full=full)
+    if not (full and jobs):
+        return jobs
+    rows = yield Statement(statement("secret_paths"), {"kinds": sorted({job.kind for job in jobs})})
+    paths: dict[str, Sequence[str] | None] = dict(rows)
+    return [replace(job, payload=mask(job.payload, paths.get(job.kind))) for job in jobs]
 
 
 def _count(wanted: JobFilter, milliseconds: int) -> Program[JobCount]:

