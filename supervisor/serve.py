@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from supervisor.logs import configure_logging
+from supervisor.notify_socket import NotifySocket
 from supervisor.target import NO_DATABASE, Target, open_connection, target_of
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def serve(options: Options) -> int:
     Raises what `supervisor.errors.explain` knows where something is wrong; nothing is left running then.
     """
     configure_logging(options.log_level, os.environ.get("WORKER_LOG_FORMAT", ""))
+    notify = NotifySocket.take(os.environ)
     embedded = options.embedded is not None
     settings = _settings(options.app, options.pools, named_database=bool(options.database), embedded=embedded)
 
@@ -57,7 +59,7 @@ def serve(options: Options) -> int:
         loaded = load_app(settings.worker_app)
         settings = _with_slots(settings, loaded).model_copy(update={"database_url": target.url})
         _require_schema(target, ours=options.embedded is not None)
-        ended = run(Worker(settings, loaded, drain=options.drain).run())
+        ended = run(Worker(settings, loaded, drain=options.drain, notify=notify).run())
     ended.leave()
     return ended.status
 

@@ -2,6 +2,8 @@
 
 meter.py        counts as things happen       queue_view.py   what waits, asked of the database for all who scrape
 catalog.py      the metrics and their words   exposition.py   them as text
-probes.py       is it alive, is it ready      endpoint.py     the HTTP of it
-observatory.py  puts these together for one worker
+probes.py       is it alive, is it ready      vitals.py       the signs of that, read off a worker
+endpoint.py     the HTTP of it                observatory.py  puts these together for one worker
+
+Probes and vitals also serve `supervisor.service_manager`, where a worker has been started by one.
 """
