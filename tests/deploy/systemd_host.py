@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "deploy" / "systemd"
 LOG = "/srv/log"
 
-# No unit of this host is started: only the target that the test gives, and what it asks for then.
+# No unit of this host is started, only the test's target and then ours: what these would ask for is left out.
 _BOOT = f"""
 set -e
 umount --lazy /sys/fs/cgroup
@@ -26,9 +26,16 @@ mount -t tmpfs -o mode=755 run /run
 mkdir -p /run/systemd/system
 cp /srv/units/*.service /run/systemd/system/
 printf '[Unit]\\nDefaultDependencies=no\\n' > /run/systemd/system/test.target
+for unit in oomph-worker@.service oomph-migrate.service; do
+    mkdir /run/systemd/system/$unit.d
+    cp /run/systemd/system/test.target /run/systemd/system/$unit.d/alone.conf
+done
+ln -s /dev/null /run/systemd/system/network-online.target
 export container=unshare
 exec /lib/systemd/systemd --system --unit=test.target --log-target=console --show-status=no
 """
+# `ProtectHome=yes` would hide an interpreter that a developer has there; all else of a home stays hidden.
+SHOW_PYTHON = f"[Service]\nProtectHome=tmpfs\nBindReadOnlyPaths={sys.base_prefix}\n"
 _OOMPH = "#!/opt/oomph/bin/python\nfrom supervisor.commands import main\nmain()\n"
 
 
@@ -56,10 +63,11 @@ class SystemdHost:
         subprocess.run([*write, "sh", path], input=text, text=True, check=True, timeout=10)
         self.systemctl("daemon-reload")
 
-    def cgroups(self, unit: str) -> dict[str, list[str]]:
-        """The cgroups of a unit that have processes, and these."""
-        folder = Path(f"/proc/{self._pid}/root/sys/fs/cgroup", self.show(unit, "ControlGroup")["ControlGroup"].lstrip("/"))
-        found = {str(path.parent): path.read_text().split() for path in folder.rglob("cgroup.procs")}
+    def cgroups(self, unit: str) -> dict[str, list[int]]:
+        """The cgroups below that of a unit which have processes, and these, as the host numbers them."""
+        root = Path(f"/proc/{self._pid}/root/sys/fs/cgroup")
+        listed = [path for folder in root.rglob(f"{unit}.service") for path in folder.rglob("cgroup.procs")]
+        found = {str(path.parent): [int(pid) for pid in path.read_text().split()] for path in listed}
         return {name: pids for name, pids in found.items() if pids}
 
     def log(self) -> str:
@@ -73,16 +81,17 @@ def booted(folder: Path, sockets: Path, settings: dict[str, str]) -> Iterator[Sy
     hierarchy = cgroup2_folder("0::/\n", slurp("/proc/self/mountinfo"))
     assert hierarchy is not None, "why_not() has said so"
     own = Path(hierarchy, f"oomph-test-{os.getpid()}-systemd")
-    shared = {ROOT: "/opt/checkout", Path(sys.base_prefix): "/opt/python", sockets: "/srv/db", UNITS: "/srv/units"}
+    shared = {ROOT: "/opt/checkout", sockets: "/srv/db", UNITS: "/srv/units"}
     with HostCopy(folder, shared) as copy:
         _install(copy, settings)
         own.mkdir()
-        systemd = subprocess.Popen(
-            ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(own)]
-            + copy.command("sh", "-c", _BOOT, unshare=["--pid", "--fork", "--mount", "--cgroup", "--mount-proc"]),
-            stdout=(folder / "console").open("wb"),
-            stderr=subprocess.STDOUT,
-        )
+        with (folder / "console").open("wb") as console:
+            systemd = subprocess.Popen(
+                ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(own)]
+                + copy.command("sh", "-c", _BOOT, unshare=["--pid", "--fork", "--mount", "--cgroup", "--mount-proc"]),
+                stdout=console,
+                stderr=subprocess.STDOUT,
+            )
         try:
             pid = wait_for(lambda: _child_of(systemd.pid), "PID 1 of the test's host")
             host = SystemdHost(copy, pid)
@@ -98,7 +107,7 @@ def booted(folder: Path, sockets: Path, settings: dict[str, str]) -> Iterator[Sy
 def _install(copy: HostCopy, settings: dict[str, str]) -> None:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = f"/opt/oomph/lib/{version}/site-packages"
-    copy.run(f"/opt/python/bin/{version}", "-I", "-m", "venv", "--without-pip", "/opt/oomph")
+    copy.run(f"{sys.base_prefix}/bin/{version}", "-I", "-m", "venv", "--without-pip", "/opt/oomph")
     copy.write(f"{packages}/oomph.pth", f"/opt/checkout/.venv/lib/{version}/site-packages\n/opt/checkout\n")
     copy.write("/opt/oomph/bin/oomph", _OOMPH)
     copy.run("chmod", "755", "/opt/oomph/bin/oomph")
