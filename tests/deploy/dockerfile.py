@@ -60,7 +60,8 @@ def build(dockerfile: Path, context: Path, copy: HostCopy) -> Image:
                 pass
             case "RUN":
                 environment = [f"{key}={value}" for key, value in image.environment.items()]
-                copy.run("env", "-C", image.folder, *environment, "sh", "-ec", rest, seconds=300)
+                script = rest.removeprefix("--mount=type=cache,target=/root/.cache/pip ")  # pip's own is there
+                copy.run("env", "-C", image.folder, *environment, "sh", "-ec", script, seconds=300)
             case "HEALTHCHECK":
                 image.health = json.loads(rest.partition(" CMD ")[2])
             case "ENTRYPOINT":

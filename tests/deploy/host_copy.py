@@ -7,41 +7,39 @@ it. What this takes, root and overlayfs, is not everywhere: `why_not()` says it.
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Self
 
-# An empty folder, and pairs: what of the host is seen where.
+from psycopg.conninfo import conninfo_to_dict
+
+from pools.procfs import slurp
+from tests.proxy import SOCKET, Proxy
+
 _MAKE = """
 set -e
-top=$1; shift
+top=$1
 mount -t tmpfs -o mode=755 oomph-test "$top"
 mkdir "$top/upper" "$top/work" "$top/root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$top/upper,workdir=$top/work" "$top/root"
 mount --rbind /dev "$top/root/dev"
 mount --rbind /sys "$top/root/sys"
 mount -t proc proc "$top/root/proc"
-while [ $# -gt 0 ]; do
-    mkdir -p "$top/root$2"
-    mount --bind "$1" "$top/root$2"
-    shift 2
-done
 echo made
 read -r until_closed
 """
 
 
 class HostCopy:
-    """Made on entering, in the new `folder`. `shared` are folders of the host, and where they are seen."""
+    """Made on entering, in the new `folder`."""
 
-    def __init__(self, folder: Path, shared: Mapping[Path, str] = MappingProxyType({})) -> None:
+    def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.root = folder / "root"
-        pairs = [str(part) for pair in shared.items() for part in pair]
         self._holder = subprocess.Popen(
-            ["unshare", "--mount", "sh", "-c", _MAKE, "sh", str(folder), *pairs],
+            ["unshare", "--mount", "sh", "-c", _MAKE, "sh", str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -58,6 +56,12 @@ class HostCopy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._holder.communicate("over\n", timeout=10)
+
+    def share(self, folder: Path, where: str) -> None:
+        """Have a folder of the host, and what is written to it, be seen in here as well."""
+        script = 'mkdir -p "$2" && mount --bind "$1" "$2"'
+        inside = ["nsenter", "--target", str(self._holder.pid), "--mount", "sh", "-c", script, "sh"]
+        subprocess.run([*inside, str(folder), f"{self.root}{where}"], check=True, timeout=10)
 
     @property
     def visible(self) -> Path:
@@ -98,3 +102,20 @@ def why_not() -> str | None:
         return f"the host cannot be copied: {error}"
     shutil.rmtree(folder, ignore_errors=True)
     return None
+
+
+def first_child(pid: int) -> int | None:
+    """The first child of a process: of unshare(1), whoever is PID 1 in the namespace that it has made."""
+    try:
+        children = slurp(f"/proc/{pid}/task/{pid}/children").split()
+    except OSError:
+        return None
+    return int(children[0]) if children else None
+
+
+def open_to_all(proxy: Proxy) -> Path:
+    """The folder of the proxy's socket, which users of other names may enter from now on."""
+    folder = Path(str(conninfo_to_dict(proxy.url)["host"]))
+    folder.chmod(0o755)
+    (folder / SOCKET).chmod(0o777)
+    return folder

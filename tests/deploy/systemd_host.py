@@ -11,7 +11,7 @@ from pools import cgroups
 from pools.cgroups import Leaf
 from pools.procfs import cgroup2_folder, slurp
 from supervisor.testing import wait_for
-from tests.deploy.host_copy import HostCopy
+from tests.deploy.host_copy import HostCopy, first_child
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "deploy" / "systemd"
@@ -81,8 +81,9 @@ def booted(folder: Path, sockets: Path, settings: dict[str, str]) -> Iterator[Sy
     hierarchy = cgroup2_folder("0::/\n", slurp("/proc/self/mountinfo"))
     assert hierarchy is not None, "why_not() has said so"
     own = Path(hierarchy, f"oomph-test-{os.getpid()}-systemd")
-    shared = {ROOT: "/opt/checkout", sockets: "/srv/db", UNITS: "/srv/units"}
-    with HostCopy(folder, shared) as copy:
+    with HostCopy(folder) as copy:
+        for shared, where in ((ROOT, "/opt/checkout"), (sockets, "/srv/db"), (UNITS, "/srv/units")):
+            copy.share(shared, where)
         _install(copy, settings)
         own.mkdir()
         with (folder / "console").open("wb") as console:
@@ -93,7 +94,7 @@ def booted(folder: Path, sockets: Path, settings: dict[str, str]) -> Iterator[Sy
                 stderr=subprocess.STDOUT,
             )
         try:
-            pid = wait_for(lambda: _child_of(systemd.pid), "PID 1 of the test's host")
+            pid = wait_for(lambda: first_child(systemd.pid), "PID 1 of the test's host")
             host = SystemdHost(copy, pid)
             wait_for(lambda: _is_up(host), "a systemd that answers", 20)
             yield host
@@ -114,14 +115,6 @@ def _install(copy: HostCopy, settings: dict[str, str]) -> None:
     copy.write("/etc/oomph/worker.env", "".join(f"{name}={value}\n" for name, value in settings.items()))
     copy.write(LOG, "")
     copy.run("systemd-sysusers", "/srv/units/sysusers.conf")
-
-
-def _child_of(pid: int) -> int | None:
-    try:
-        children = slurp(f"/proc/{pid}/task/{pid}/children").split()
-    except OSError:
-        return None
-    return int(children[0]) if children else None
 
 
 def _is_up(host: SystemdHost) -> bool:

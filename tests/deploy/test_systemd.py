@@ -12,14 +12,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from pools.procfs import cgroup2_folder, slurp
 from supervisor.testing import wait_for
 from supervisor.testing.processes import FAST
 from tests.deploy import host_copy
+from tests.deploy.host_copy import open_to_all
 from tests.deploy.systemd_host import LOG, SHOW_PYTHON, UNITS, SystemdHost, booted
-from tests.proxy import SOCKET, Proxy
+from tests.proxy import Proxy
 from tests.worker.app import AGENT, INGEST
 from tests.worker.conftest import Bench
 
@@ -84,16 +85,13 @@ def deployment(url: str, tmp_path: Path) -> Iterator[Deployment]:
         pytest.skip(reason)
     with ExitStack() as stack:
         proxy = stack.enter_context(Proxy(url))  # its socket can be shared with a host where users are others
-        sockets = Path(str(conninfo_to_dict(proxy.url)["host"]))
-        sockets.chmod(0o755)
-        (sockets / SOCKET).chmod(0o777)
         settings = {
             **FAST,
             "DATABASE_URL": make_conninfo(proxy.url, host="/srv/db"),
             "WORKER_APP": "tests.worker.app:app",
             "WORKER_INGEST_CONCURRENCY": "1",
         }
-        host = stack.enter_context(booted(tmp_path / "host", sockets, settings))
+        host = stack.enter_context(booted(tmp_path / "host", open_to_all(proxy), settings))
         for unit in ("oomph-worker@.service", "oomph-migrate.service"):
             host.drop_in(unit, QUICK)
             if sys.base_prefix.startswith(("/root", "/home")):
