@@ -39,6 +39,12 @@ class Options:
     drain: bool = False
     log_level: str = "info"
 
+    def arguments(self) -> list[str]:
+        """These options as the command line writes them."""
+        given = {"app": self.app, "pools": self.pools, "database": self.database, "embedded": self.embedded}
+        valued = [f"--{name}={value}" for name, value in given.items() if value]
+        return [*valued, *(["--drain"] if self.drain else []), f"--log-level={self.log_level}"]
+
 
 def serve(options: Options) -> int:
     """Run jobs until told to stop by SIGTERM or Ctrl-C; returns the exit status.

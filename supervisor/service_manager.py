@@ -1,10 +1,10 @@
 """What a worker tells the service manager that has started it, such as systemd with `Type=notify`.
 
-    READY=1     once, when the worker takes jobs: what /readyz says
-    WATCHDOG=1  again and again while work can move: what /livez says. It is sent by the loop that runs the handlers, so
-                one that is blocked sends none
-    STATUS=     one line for `systemctl status`, when it changes
-    STOPPING=1  as soon as the worker ends, with the time that its end may take, whatever the unit says about that
+READY=1     once, when the worker takes jobs: what /readyz says
+WATCHDOG=1  again and again while work can move: what /livez says. It is sent by the loop that runs the handlers, so
+            one that is blocked sends none
+STATUS=     one line for `systemctl status`, when it changes
+STOPPING=1  as soon as the worker ends, with the time that its end may take, whatever the unit says about that
 """
 
 import logging

@@ -2,7 +2,6 @@
 
 from enum import StrEnum
 
-
 EXIT_SECONDS = 70.0  # what may follow a drain at worst: the bounds of all steps of the end, which a test adds up
 
 

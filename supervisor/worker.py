@@ -97,11 +97,7 @@ class Worker:
         self._attempts = Attempts(app, self._store, self._outcomes, self._pools, slots, self._slot_freed, self._meter)
         self._clean_up = CleanUp(self._recovery, self._attempts, lambda: self._worker)
         self._observatory = self._make_observatory()
-        self._service_manager: ServiceManager | None = None
-        if notify is not None:
-            from supervisor.service_manager import ServiceManager
-
-            self._service_manager = ServiceManager(notify, self._make_vitals())
+        self._service_manager = None if notify is None else self._make_service_manager(notify)
 
     async def run(self) -> int:
         """Serve until a signal, or until nothing is left with `drain`.
@@ -351,6 +347,11 @@ class Worker:
         from supervisor.monitor.observatory import Observatory
 
         return Observatory(self._settings, self._database, self._meter, self._make_vitals())
+
+    def _make_service_manager(self, notify: NotifySocket) -> "ServiceManager":
+        from supervisor.service_manager import ServiceManager
+
+        return ServiceManager(notify, self._make_vitals())
 
     def _make_vitals(self) -> "Vitals":
         from supervisor.monitor.vitals import Parts, Vitals

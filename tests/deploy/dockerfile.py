@@ -1,7 +1,7 @@
 """Builds what a Dockerfile says over a copy of this host's root, where no Docker engine is: its very RUN lines, run.
 
-`FROM` is taken to mean "an interpreter called python", which is this one; everything that this project's file does not use
-is refused. `COPY --from` finds what it wants where it already is: the stages share one root.
+`FROM` is taken to mean "an interpreter called python", which is this one. `COPY --from` finds what it wants where it
+already is, because the stages share one root. What this project's file does not use is refused.
 """
 
 import json

@@ -76,7 +76,12 @@ class HostCopy:
     def run(self, *command: str, seconds: float = 60) -> str:
         """Its output. Raises `CalledProcessError` with what it said, or `TimeoutExpired`."""
         done = subprocess.run(
-            self.command(*command), capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL
+            self.command(*command),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
         if done.returncode != 0:
             raise AssertionError(f"{command} ended with {done.returncode}: {done.stdout}{done.stderr}")

@@ -18,7 +18,7 @@ UNITS = ROOT / "deploy" / "systemd"
 LOG = "/srv/log"
 
 # No unit of this host is started, only the test's target and then ours: what these would ask for is left out.
-_BOOT = f"""
+_BOOT = """
 set -e
 umount --lazy /sys/fs/cgroup
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
@@ -86,10 +86,10 @@ def booted(folder: Path, sockets: Path, settings: dict[str, str]) -> Iterator[Sy
             copy.share(shared, where)
         _install(copy, settings)
         own.mkdir()
+        boot = copy.command("sh", "-c", _BOOT, unshare=["--pid", "--fork", "--mount", "--cgroup", "--mount-proc"])
         with (folder / "console").open("wb") as console:
             systemd = subprocess.Popen(
-                ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(own)]
-                + copy.command("sh", "-c", _BOOT, unshare=["--pid", "--fork", "--mount", "--cgroup", "--mount-proc"]),
+                ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(own), *boot],
                 stdout=console,
                 stderr=subprocess.STDOUT,
             )

@@ -34,8 +34,8 @@ mount -t tmpfs -o mode=1777 tmp /tmp
 mount -o remount,bind,ro /
 cd "$1"; shift
 user=$1; shift
-exec setpriv --reuid="${user%:*}" --regid="${user#*:}" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all \
-    env -i "$@"
+exec setpriv --reuid="${user%:*}" --regid="${user#*:}" --clear-groups \
+    --no-new-privs --bounding-set=-all --inh-caps=-all env -i "$@"
 """
 
 
@@ -67,7 +67,9 @@ class Built:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    if reason := host_copy.why_not() or (None if shutil.which("setpriv") and shutil.which("ip") else "setpriv or ip is not installed"):
+    if reason := host_copy.why_not() or (
+        None if shutil.which("setpriv") and shutil.which("ip") else "setpriv or ip is not installed"
+    ):
         pytest.skip(reason)
     with HostCopy(tmp_path_factory.mktemp("image") / "copy") as copy:
         for folder in Path(sys.base_prefix).parents:
@@ -79,7 +81,12 @@ def test_the_image_holds_what_is_locked_and_the_worker(built: Built) -> None:
     image = built.image
     assert image.user == "10001:10001"
     assert image.entrypoint + image.command == ["oomph", "worker"]
-    listed = built.copy.run("/opt/oomph/bin/python", "-m", "pip", "list", "--format=freeze").lower().replace("_", "-").splitlines()
+    listed = (
+        built.copy.run("/opt/oomph/bin/python", "-m", "pip", "list", "--format=freeze")
+        .lower()
+        .replace("_", "-")
+        .splitlines()
+    )
     locked = {line.split()[0] for line in (ROOT / "requirements.lock").read_text().splitlines() if "==" in line}
     added = {line.partition("==")[0] for line in {*listed} - locked}
     assert added <= {"oomph", "pip", "setuptools"}
@@ -89,7 +96,7 @@ def test_the_image_holds_what_is_locked_and_the_worker(built: Built) -> None:
 def test_a_container_works_as_pid_1_without_root_and_without_a_writable_root(
     built: Built, bench: Bench, tmp_path: Path
 ) -> None:
-    """What `docker run --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges` does, and `docker stop`."""
+    """As with `docker run --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges`, and `docker stop`."""
     copy, image = built.copy, built.image
     copy.share(ROOT / "tests", "/app/tests")
     with Proxy(bench.url) as proxy:
@@ -104,7 +111,7 @@ def test_a_container_works_as_pid_1_without_root_and_without_a_writable_root(
             running = bench.put(INGEST, "wait", 2)
             bench.wait(running, "running")
             status = Path(f"/proc/{pid}/status").read_text()
-            assert "\nNSpid:\t%d\t1\n" % pid in status
+            assert f"\nNSpid:\t{pid}\t1\n" in status
             assert "\nUid:\t10001\t10001\t10001\t10001\n" in status
             assert "\nCapEff:\t0000000000000000\n" in status
             os.kill(pid, signal.SIGTERM)

@@ -18,7 +18,6 @@ from supervisor.notify_socket import NotifySocket
 from supervisor.service_manager import SIGNS_PER_WATCHDOG, ServiceManager
 from supervisor.settings import Settings
 from supervisor.shutdown import State, grace_seconds
-from supervisor.testing import wait_for
 from tests.worker.app import AGENT, INGEST
 from tests.worker.conftest import Bench
 
