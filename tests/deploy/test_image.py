@@ -96,7 +96,7 @@ def test_the_image_holds_what_is_locked_and_the_worker(built: Built) -> None:
 def test_a_container_works_as_pid_1_without_root_and_without_a_writable_root(
     built: Built, bench: Bench, tmp_path: Path
 ) -> None:
-    """As with `docker run --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges`, and `docker stop`."""
+    """As of `docker run --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges` and `docker stop`."""
     copy, image = built.copy, built.image
     copy.share(ROOT / "tests", "/app/tests")
     with Proxy(bench.url) as proxy:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from jobs.control import cancel
 from pools.procfs import cgroup2_folder, slurp
 from supervisor.testing import wait_for
 from supervisor.testing.processes import FAST
@@ -21,7 +22,7 @@ from tests.deploy import host_copy
 from tests.deploy.host_copy import open_to_all
 from tests.deploy.systemd_host import LOG, SHOW_PYTHON, UNITS, SystemdHost, booted
 from tests.proxy import Proxy
-from tests.worker.app import AGENT, INGEST
+from tests.worker.app import AGENT, HURRIED_INGEST, INGEST
 from tests.worker.conftest import Bench
 
 # Where the log can be read, and no time that a test has not.
@@ -143,6 +144,13 @@ def test_jobs_of_a_worker_under_systemd_run_as_a_user_of_their_own(deployment: D
     assert {psutil.Process(pid).uids().real for pid in jobs} == {pwd.getpwnam("nobody").pw_uid}
     bench.wait(running, "succeeded")
     assert "/dev/shm: its own" in host.log()
+    stuck = bench.put(INGEST, "wait", 600)
+    bench.wait(stuck, "running")
+    cancel(bench.db, stuck, actor="test")
+    bench.wait(stuck, "cancelled")
+    late = bench.put(HURRIED_INGEST, "wait", 600)
+    bench.wait(late, "dead")
+    assert bench.attempts(late) == [("timed_out",)]
 
 
 def test_migrations_run_as_a_unit(deployment: Deployment) -> None:
