@@ -7,6 +7,7 @@ it. What this takes, root and overlayfs, is not everywhere: `why_not()` says it.
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -96,17 +97,23 @@ class HostCopy:
 @cache
 def why_not() -> str | None:
     """Why no copy can be made here; None where it can."""
-    missing = [name for name in ("unshare", "nsenter", "chroot") if shutil.which(name) is None]
+    missing = [name for name in ("unshare", "nsenter", "chroot", "setpriv", "ip") if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
-        return "only root with unshare, nsenter and chroot can copy the host"
+        return f"only root can copy the host, with {', '.join(missing) or 'what is here'}"
+    folder = Path(tempfile.mkdtemp())
     try:
-        folder = Path(subprocess.run(["mktemp", "-d"], capture_output=True, text=True, check=True).stdout.strip())
         with HostCopy(folder / "probe") as copy:
             copy.run("true")
     except (OSError, AssertionError) as error:
         return f"the host cannot be copied: {error}"
-    shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return None
+
+
+def dying_with_us(command: Sequence[str]) -> list[str]:
+    """`command`, killed when this process is, with the PID 1 of the namespace that it makes (unshare --kill-child)."""
+    return ["setpriv", "--pdeathsig", "KILL", *command]
 
 
 def first_child(pid: int) -> int | None:

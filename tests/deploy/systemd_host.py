@@ -11,7 +11,7 @@ from pools import cgroups
 from pools.cgroups import Leaf
 from pools.procfs import cgroup2_folder, slurp
 from supervisor.testing import wait_for
-from tests.deploy.host_copy import HostCopy, first_child
+from tests.deploy.host_copy import HostCopy, dying_with_us, first_child
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "deploy" / "systemd"
@@ -86,7 +86,8 @@ def booted(folder: Path, sockets: Path, settings: dict[str, str]) -> Iterator[Sy
             copy.share(shared, where)
         _install(copy, settings)
         own.mkdir()
-        boot = copy.command("sh", "-c", _BOOT, unshare=["--pid", "--fork", "--mount", "--cgroup", "--mount-proc"])
+        namespaces = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--cgroup"]
+        boot = dying_with_us(copy.command("sh", "-c", _BOOT, unshare=namespaces))
         with (folder / "console").open("wb") as console:
             systemd = subprocess.Popen(
                 ["sh", "-c", 'echo $$ > "$0/cgroup.procs"; exec "$@"', str(own), *boot],

@@ -1,5 +1,7 @@
 """The figures in deploy/ follow from the code: what is changed in one place without the other fails here."""
 
+import re
+
 import pytest
 
 from jobs.task import Pool
@@ -10,6 +12,7 @@ from supervisor.shutdown import EXIT_SECONDS, grace_seconds
 from supervisor.sizing import RESERVED_MB, choose_slots
 from supervisor.target import CONNECT_SECONDS
 from tests.deploy.files import (
+    DEPLOY,
     Object,
     compose_workers,
     deployments,
@@ -104,3 +107,33 @@ def test_the_children_of_the_kubernetes_manifests_fit_into_their_limit() -> None
     limit = mib(container["resources"]["limits"]["memory"])
     assert limit == mib(container["resources"]["requests"]["memory"]), "memory that is not there cannot be given back"
     fits(environment(container), limit, mib(volume["emptyDir"]["sizeLimit"]), memory_backed=False)
+
+
+@needs_kustomize
+def test_a_scaler_reckons_with_the_slots_of_a_worker() -> None:
+    slots = {
+        "oomph-agent": Settings().concurrency(Pool.AGENT),
+        "oomph-ingest": int(environment(_container("oomph-ingest"))["WORKER_INGEST_CONCURRENCY"]),
+    }
+    scalers = [each for each in manifests("keda") if each["kind"] == "ScaledObject"]
+    found = {
+        each["metadata"]["name"]: int(trigger["metadata"]["targetQueryValue"])
+        for each in scalers
+        for trigger in each["spec"]["triggers"]
+        if trigger["name"] == "jobs"
+    }
+    assert found == slots
+
+
+def test_every_variable_and_every_file_that_deploy_names_exists() -> None:
+    settings = {name.upper() for name in Settings.model_fields}
+    for path in (each for each in DEPLOY.rglob("*") if each.is_file()):
+        text = path.read_text()
+        assert set(re.findall(r"WORKER_[A-Z_]+", text)) <= settings, path
+        for named in re.findall(r"\bdeploy/[\w./@-]+\w", text):
+            assert (DEPLOY.parent / named).exists(), (path, named)
+
+
+def _container(deployment: str) -> Object:
+    container: Object = deployments()[deployment]["spec"]["template"]["spec"]["containers"][0]
+    return container

@@ -1,7 +1,6 @@
 """The image and the compose file: as their linters read them, and the image's entry point as a container starts it."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from supervisor.testing import wait_for
 from supervisor.testing.processes import FAST
 from tests.deploy import host_copy
 from tests.deploy.dockerfile import Image, build, instructions, is_sent
-from tests.deploy.host_copy import HostCopy, first_child, open_to_all
+from tests.deploy.host_copy import HostCopy, dying_with_us, first_child, open_to_all
 from tests.proxy import Proxy
 from tests.worker.app import AGENT, INGEST
 from tests.worker.conftest import Bench
@@ -67,9 +66,7 @@ class Built:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    if reason := host_copy.why_not() or (
-        None if shutil.which("setpriv") and shutil.which("ip") else "setpriv or ip is not installed"
-    ):
+    if reason := host_copy.why_not():
         pytest.skip(reason)
     with HostCopy(tmp_path_factory.mktemp("image") / "copy") as copy:
         for folder in Path(sys.base_prefix).parents:
@@ -126,7 +123,9 @@ def container(
     """The image's own command as PID 1 of a container, and its pid as the host numbers it."""
     image = built.image
     namespaces = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net", "--ipc", "--uts"]
-    start = built.copy.command("sh", "-c", _CONTAINER, "sh", image.folder, image.user, unshare=namespaces)
+    start = dying_with_us(
+        built.copy.command("sh", "-c", _CONTAINER, "sh", image.folder, image.user, unshare=namespaces)
+    )
     given = [f"{name}={value}" for name, value in environment.items()]
     with log.open("wb") as sink:
         process = subprocess.Popen([*start, *given, *image.entrypoint, *image.command], stdout=sink, stderr=sink)

@@ -77,17 +77,19 @@ def test_a_manager_hears_of_the_start_of_work_and_of_the_end(manager: Manager, b
     assert "ready: worker" in worker.text()
     bench.wait(bench.put(AGENT), "succeeded")
     assert manager.wait("WATCHDOG", seconds=WATCHDOG) == "1"
-    for process in worker.descendants():
-        assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC"} & process.environ().keys(), "it could speak for the worker"
+    for name, told in (("WORKER_SHUTDOWN_SECONDS", "20"), *((name, "not there") for name in manager.environment)):
+        job = bench.put(INGEST, "read the environment", text=name)
+        bench.wait(job, "succeeded")
+        assert bench.job(job, "result ->> 'text'") == (told,), "a child could speak for the worker"
 
-    running = bench.put(INGEST, "wait", 1)
+    running = bench.put(INGEST, "wait", 4)
     bench.wait(running, "running")
     assert manager.wait("STATUS", "ready, 1 running")
     worker.signal(signal.SIGTERM)
-    told: dict[str, str] = {}
-    while "STOPPING" not in told:
-        told = manager.hear(5)
-    assert told == {"STOPPING": "1", "EXTEND_TIMEOUT_USEC": str(round(grace_seconds(20) * 1e6))}
+    heard: dict[str, str] = {}
+    while "STOPPING" not in heard:
+        heard = manager.hear(5)
+    assert heard == {"STOPPING": "1", "EXTEND_TIMEOUT_USEC": str(round(grace_seconds(20) * 1e6))}
     assert manager.wait("STATUS", "draining") == "draining, 1 running"
     assert worker.wait() == 0
     bench.wait(running, "succeeded")
