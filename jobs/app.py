@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from pydantic import BaseModel
 
@@ -112,18 +112,23 @@ class Tick(Payload):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Enqueue `task` at every point of a fixed grid in UTC: the Unix epoch + n x `every`.
+    """Enqueue `task` at every point of a grid: by `every` or by `cron`, one of the two.
 
-    `grace` is how late an occurrence may fire before `misfire` decides. With `overlap` queue, an occurrence waits
-    for the one before it; with skip it is dropped; with allow both run.
+    `every`: the Unix epoch + n x `every`, fixed in UTC. `cron`: five fields as Debian's cron reads them, on the clock
+    of `timezone`, an IANA name, by default UTC; `jobs.cron` says what happens where that clock jumps. `grace` is how
+    late an occurrence may fire before `misfire` decides. With `overlap` queue, an occurrence waits for the one before
+    it; with skip it is dropped; with allow both run. Raises `ValueError` or `TypeError` where the declaration itself is
+    wrong, or where this host does not know the time zone.
     """
 
     name: str
     task: Task[Tick]
-    every: timedelta
+    every: timedelta | None = None
     misfire: Misfire = Misfire.LATEST
     overlap: Overlap = Overlap.SKIP
     grace: timedelta = timedelta(minutes=1)
+    cron: str | None = field(default=None, kw_only=True)
+    timezone: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name) > 100:
@@ -133,17 +138,42 @@ class Schedule:
                 f"schedule {self.name}: the task {self.task.kind} takes {self.task.payload_type.__name__}; "
                 "a scheduled task takes Tick"
             )
-        for field_name, value in (("every", self.every), ("grace", self.grace)):
-            if not isinstance(value, timedelta):
-                raise TypeError(f"schedule {self.name}: {field_name} must be a timedelta, not {value!r}")
-        if self.every < timedelta(seconds=1) or self.every.microseconds:
-            raise ValueError(f"schedule {self.name}: every={self.every} must be whole seconds, at least one")
-        if self.every > MAX_DELAY:
-            raise ValueError(f"schedule {self.name}: every={self.every} must be at most {MAX_DELAY}")
+        if not isinstance(self.grace, timedelta):
+            raise TypeError(f"schedule {self.name}: grace must be a timedelta, not {self.grace!r}")
         if self.grace < timedelta(0):
             raise ValueError(f"schedule {self.name}: grace={self.grace} is negative")
         object.__setattr__(self, "misfire", Misfire(self.misfire))
         object.__setattr__(self, "overlap", Overlap(self.overlap))
+        if (self.every is None) == (self.cron is None):
+            raise TypeError(f"schedule {self.name}: give it either every=timedelta(..) or cron='..'")
+        if self.every is not None:
+            self._check_step(self.every)
+        else:
+            self._set_cron()
+
+    def _check_step(self, every: object) -> None:
+        if not isinstance(every, timedelta):
+            raise TypeError(f"schedule {self.name}: every must be a timedelta, not {every!r}")
+        if every < timedelta(seconds=1) or every.microseconds:
+            raise ValueError(f"schedule {self.name}: every={every} must be whole seconds, at least one")
+        if every > MAX_DELAY:
+            raise ValueError(f"schedule {self.name}: every={every} must be at most {MAX_DELAY}")
+        if self.timezone is not None:
+            raise TypeError(f"schedule {self.name}: every counts in UTC; a timezone belongs to cron")
+
+    def _set_cron(self) -> None:
+        from jobs.cron import Cron  # a service that enqueues needs neither it nor its library
+
+        timezone = "UTC" if self.timezone is None else self.timezone
+        for field_name, value in (("cron", self.cron), ("timezone", timezone)):
+            if not isinstance(value, str):
+                raise TypeError(f"schedule {self.name}: {field_name} must be a string, not {value!r}")
+        try:
+            cron = Cron(cast("str", self.cron), timezone)
+        except ValueError as error:
+            raise ValueError(f"schedule {self.name}: {error}") from error
+        object.__setattr__(self, "cron", cron.expression)
+        object.__setattr__(self, "timezone", cron.timezone)
 
 
 class App:
