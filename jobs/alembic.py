@@ -20,6 +20,8 @@ from sqlalchemy import Connection
 
 from jobs.migrate import SchemaError, apply, tables
 
+__all__ = ["include_name", "is_ours", "upgrade"]
+
 _VECTORS = re.compile(r"background_vectors_\d+")  # one for each model, made when its first vectors are written
 
 

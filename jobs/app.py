@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, Generic, Protocol, cast
 
 from pydantic import BaseModel
 
-from jobs.task import MAX_DELAY, Payload, Pool, Task
+from jobs.task import MAX_DELAY, P, Payload, Pool, Task
 
 
 class JobContext(Protocol):
@@ -52,18 +52,19 @@ class JobContext(Protocol):
         ...
 
 
-HandlerFunction = Callable[..., Awaitable[BaseModel | None] | BaseModel | None]
+Done = Awaitable[BaseModel | None] | BaseModel | None
+HandlerFunction = Callable[[P], Done] | Callable[[P, JobContext], Done]
 
 
 @dataclass(frozen=True, slots=True)
-class Handler:
+class Handler(Generic[P]):
     """Binds a task to the coroutine function or plain function that does the work.
 
     `function` takes `(payload)` or `(payload, job)`. Raises `TypeError` for any other signature.
     """
 
-    task: Task[Any]
-    function: HandlerFunction
+    task: Task[P]
+    function: HandlerFunction[P]
     takes_context: bool = field(init=False)
     is_async: bool = field(init=False)
 
@@ -186,7 +187,7 @@ class App:
 
     def __init__(
         self,
-        handlers: Iterable[Handler],
+        handlers: Iterable[Handler[Any]],
         schedules: Iterable[Schedule] = (),
         *,
         preload: Iterable[str] = (),
@@ -196,7 +197,7 @@ class App:
         for other in others:
             if not isinstance(other, App):
                 raise TypeError(f"App includes an App, such as jobs.documents.app.app(), not {other!r}")
-        by_kind: dict[str, Handler] = {}
+        by_kind: dict[str, Handler[Any]] = {}
         for handler in chain(*(other.handlers.values() for other in others), handlers):
             if not isinstance(handler, Handler):
                 raise TypeError(f"App takes handlers such as Handler(TASK, function), not {handler!r}")
@@ -210,7 +211,7 @@ class App:
             if schedule.task.kind not in by_kind:
                 raise ValueError(f"schedule {schedule.name}: no handler for its kind {schedule.task.kind}")
             by_name[schedule.name] = schedule
-        self.handlers: Mapping[str, Handler] = MappingProxyType(by_kind)
+        self.handlers: Mapping[str, Handler[Any]] = MappingProxyType(by_kind)
         self.schedules: Mapping[str, Schedule] = MappingProxyType(by_name)
         self.preload: tuple[str, ...] = tuple(dict.fromkeys(chain(*(other.preload for other in others), preload)))
 

@@ -187,7 +187,7 @@ def _reseed(numpy_random: ModuleType) -> None:
     numpy_random.set_state(("MT19937", words, MT19937_WORDS))
 
 
-def _call(handler: Handler, job: JobFrame, sender: ProgressSender) -> Success | Failure:
+def _call(handler: Handler[Any], job: JobFrame, sender: ProgressSender) -> Success | Failure:
     try:
         payload = handler.task.payload_type.model_validate_json(job.payload)
     except ValidationError as error:
@@ -217,7 +217,7 @@ def _call(handler: Handler, job: JobFrame, sender: ProgressSender) -> Success | 
         return Failure(type="InvalidResult", message=clip(str(error), MAX_MESSAGE_CHARS), permanent=True)
 
 
-def _pack_failure(error: BaseException, handler: Handler, is_near_limit: bool) -> bytes:
+def _pack_failure(error: BaseException, handler: Handler[Any], is_near_limit: bool) -> bytes:
     try:
         sign = memory_sign(error, is_near_limit=is_near_limit)
         told = describe(error.with_traceback(_below_this_file(error.__traceback__)))

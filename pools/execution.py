@@ -42,7 +42,7 @@ class Execution:
 
     __slots__ = ("_on_stop", "_progress", "_stopping", "handler", "intent", "job", "lingering", "waits")
 
-    def __init__(self, job: ClaimedJob, handler: Handler, progress: "Progress") -> None:
+    def __init__(self, job: ClaimedJob, handler: Handler[Any], progress: "Progress") -> None:
         self.job = job
         self.handler = handler
         self._progress = progress
