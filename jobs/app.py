@@ -67,6 +67,7 @@ class Handler(Generic[P]):
     function: HandlerFunction[P]
     takes_context: bool = field(init=False)
     is_async: bool = field(init=False)
+    secret_paths: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.task, Task):
@@ -87,6 +88,7 @@ class Handler(Generic[P]):
             getattr(self.function, "__call__", None)  # noqa: B004  (an instance with an async __call__)
         )
         object.__setattr__(self, "is_async", is_async)
+        object.__setattr__(self, "secret_paths", self.task.secret_paths)
 
 
 class Misfire(StrEnum):

@@ -45,4 +45,5 @@ async def _declare(session: Session, tasks: Sequence[Task[Any]]) -> None:
             max_attempts=[task.max_attempts for task in tasks],
             timeouts=[task.timeout for task in tasks],
             important=[task.important for task in tasks],
+            secret_lines=["\n".join(task.secret_paths) for task in tasks],
         )

@@ -8,8 +8,11 @@ from uuid import UUID
 
 from jobs.connection import Program, Statement, run
 from jobs.outcome import ESCAPED_NUL
+from jobs.redaction import MASK
+from jobs.secret_fields import revealed_json
 from jobs.sql import statement
 from jobs.task import MAX_DELAY, MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES, P, Priority, Task
+from jobs.tracing import current_trace
 
 ENQUEUE_BATCH = 5_000  # rows a statement: some MB at most for usual payloads, and no gain beyond it
 
@@ -110,10 +113,16 @@ def _require_reason(insert: Statement, job_id: int | None, dedupe_key: str | Non
 
 
 def _of_task(task: Task[P]) -> dict[str, Any]:
-    """The parameters of both statements that a kind's jobs share."""
+    """The parameters of both statements that the jobs of one call share."""
     if not isinstance(task, Task):
         raise TypeError(f"enqueue needs a Task, not {task!r}")
-    return {"kind": task.kind, "pool": str(task.pool), "max_attempts": task.max_attempts, "timeout": task.timeout}
+    return {
+        "kind": task.kind,
+        "pool": str(task.pool),
+        "max_attempts": task.max_attempts,
+        "timeout": task.timeout,
+        "trace_context": current_trace(),
+    }
 
 
 def _of_job(task: Task[P], job: Job[P]) -> dict[str, Any]:
@@ -179,8 +188,13 @@ def _check_key(task: Task[P], name: str, key: object, *, shortest: int) -> None:
 
 
 def payload_json(task: Task[P], payload: P) -> str:
-    """The payload as it is stored. Raises `ValueError` where it is over 1 MiB or holds what PostgreSQL refuses."""
+    """The payload as it is stored, its secrets readable: its row is what carries them to the worker.
+
+    Raises `ValueError` where it is over 1 MiB or holds what PostgreSQL refuses.
+    """
     text = payload.model_dump_json()
+    if MASK in text or task.secret_paths:
+        text = revealed_json(payload)
     size = len(text.encode())
     if size > MAX_PAYLOAD_BYTES:
         raise ValueError(

@@ -5,59 +5,19 @@ is asynchronous. Every list is bounded by `limit`, and none counts a table. The 
 tables, plus what is needed to read them.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
-from jobs.connection import Program, Row, Statement, run
-from jobs.sql import statement
+from jobs.connection import Program, run
+from jobs.finding import JobFilter, find_page, jobs_by_id
+from jobs.finding import JobRow as JobRow  # noqa: PLC0414  (who lists jobs looks for their rows here)
+from jobs.rows import MAX_LIMIT, bounded, first_of, rows_of
 
 STATUSES = ("queued", "running", "succeeded", "dead", "cancelled")
-MAX_LIMIT = 1_000  # rows of one list: a page for people, not an export
 MAX_ATTEMPTS_SHOWN = 200  # each may carry 64 KiB of output
-
-# Drivers differ in what they decode.
-_JSON_COLUMNS = frozenset({"payload", "result", "error", "evidence", "detail", "deliveries"})
-
-
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """One job. `payload` and `result` are None in a list that was not asked for them.
-
-    A `run_after` or `created_at` that no `datetime` can hold, such as infinity, is the earliest or the latest day.
-    """
-
-    id: int
-    kind: str
-    pool: str
-    priority: int
-    status: str
-    payload: Any
-    organization_id: str | None
-    attempt: int
-    claim: int
-    max_attempts: int
-    timeout: timedelta
-    run_after: datetime
-    dedupe_key: str | None
-    dedupe_active: bool
-    concurrency_key: str | None
-    worker_id: UUID | None
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    progress: float | None
-    result: Any
-    error: Mapping[str, Any] | None
-    schedule: str | None
-    occurrence: datetime | None
-    progress_note: str | None
-    blocked: bool
-    cancel_requested_at: datetime | None
-    kind_paused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +92,12 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """One worker process. It is `alive` while its lease holds by the database's clock."""
+    """One worker process. It is `alive` while its lease holds by the database's clock.
+
+    From `state_at` on, it is what the worker said of itself at that moment, and says anew once it changes: None before
+    it has said anything. Memory in MiB: its own, that of all children with what they started, that of the largest.
+    `slots` by pool: {"agent": {"used": 3, "total": 100}}. What is told of children is None for a worker without any.
+    """
 
     id: UUID
     host: str
@@ -144,6 +109,13 @@ class WorkerRow:
     lease_until: datetime
     lost_at: datetime | None
     alive: bool
+    state_at: datetime | None
+    memory_mb: float | None
+    children: int | None
+    children_mb: float | None
+    largest_child_mb: float | None
+    template_up: bool | None
+    slots: Mapping[str, Mapping[str, int]] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +146,6 @@ class NoticeRow:
     deliveries: Sequence[Mapping[str, Any]]
 
 
-R = TypeVar("R")
-
-
 def list_jobs(
     db: Any,
     *,
@@ -192,8 +161,8 @@ def list_jobs(
 
     Payloads and results, which may have a megabyte each, only with `full`.
     """
-    filters = {"status": status, "kind": kind, "pool": pool, "organization_id": organization_id}
-    return run(db, _jobs(limit=_bounded(limit), full=full, before=before, **filters))
+    wanted = JobFilter(status=status, kind=kind, pool=pool, organization_id=organization_id)
+    return run(db, _jobs(wanted, limit=bounded(limit), full=full, before=before))
 
 
 def show_job(db: Any, job_id: int) -> Any:
@@ -203,67 +172,48 @@ def show_job(db: Any, job_id: int) -> Any:
 
 def list_kinds(db: Any, *, limit: int = MAX_LIMIT) -> Any:
     """The kinds, paused ones first: a list of `KindRow`."""
-    return run(db, _rows(KindRow, "list_kinds", kind=None, limit=_bounded(limit)))
+    return run(db, rows_of(KindRow, "list_kinds", kind=None, limit=bounded(limit)))
 
 
 def show_kind(db: Any, kind: str) -> Any:
     """One kind, as a `KindRow`; None where no worker has declared it and nobody has paused it."""
-    return run(db, _first(_rows(KindRow, "list_kinds", kind=kind, limit=1)))
+    return run(db, first_of(rows_of(KindRow, "list_kinds", kind=kind, limit=1)))
 
 
 def list_schedules(db: Any, *, limit: int = MAX_LIMIT) -> Any:
     """The schedules by name: a list of `ScheduleRow`."""
-    return run(db, _rows(ScheduleRow, "list_schedules", limit=_bounded(limit)))
+    return run(db, rows_of(ScheduleRow, "list_schedules", limit=bounded(limit)))
 
 
 def list_workers(db: Any, *, limit: int = MAX_LIMIT) -> Any:
     """The workers, newest first: a list of `WorkerRow`. One that ended in order is not there any more."""
-    return run(db, _rows(WorkerRow, "list_workers", limit=_bounded(limit)))
+    return run(db, rows_of(WorkerRow, "list_workers", limit=bounded(limit)))
 
 
 def list_audit(db: Any, *, before: int | None = None, limit: int = 50) -> Any:
     """Who did what, newest first: a list of `AuditRow`."""
-    return run(db, _rows(AuditRow, "list_audit", before=before, limit=_bounded(limit)))
+    return run(db, rows_of(AuditRow, "list_audit", before=before, limit=bounded(limit)))
 
 
 def list_notices(db: Any, *, unread: bool = False, before: int | None = None, limit: int = 50) -> Any:
     """What the owners are told, newest first, or only what is `unread`: a list of `NoticeRow`."""
-    return run(db, _rows(NoticeRow, "list_notices", unread=unread, before=before, limit=_bounded(limit)))
+    return run(db, rows_of(NoticeRow, "list_notices", unread=unread, before=before, limit=bounded(limit)))
 
 
 def _job(job_id: int) -> Program[JobReport | None]:
-    job = yield from _first(_jobs(id=job_id, limit=1, full=True))
+    job = yield from first_of(jobs_by_id([job_id], full=True))
     if job is None:
         return None
-    attempts = yield from _rows(AttemptRow, "list_attempts", job_id=job_id, limit=MAX_ATTEMPTS_SHOWN)
+    attempts = yield from rows_of(AttemptRow, "list_attempts", job_id=job_id, limit=MAX_ATTEMPTS_SHOWN)
     return JobReport(job, attempts)
 
 
-def _jobs(**given: Any) -> Program[list[JobRow]]:
-    nothing = dict.fromkeys(("id", "before", "status", "kind", "pool", "organization_id"))
-    return (yield from _rows(JobRow, "list_jobs", **{**nothing, **given}))
-
-
-def _first(rows: Program[list[R]]) -> Program[R | None]:
-    found = yield from rows
-    return found[0] if found else None
-
-
-def _rows(row_type: type[R], query: str, **parameters: Any) -> Program[list[R]]:
-    rows = yield Statement(statement(query), parameters)
-    return [_row(row_type, row) for row in rows]
-
-
-def _row(row_type: type[R], row: Row) -> R:
-    named = zip(fields(row_type), row, strict=True)  # type: ignore[arg-type]  # R is one of the dataclasses above
-    return row_type(*(_decoded(field.name, value) for field, value in named))
-
-
-def _decoded(name: str, value: Any) -> Any:
-    return json.loads(value) if name in _JSON_COLUMNS and value is not None else value
-
-
-def _bounded(limit: int) -> int:
-    if not 1 <= limit <= MAX_LIMIT:
-        raise ValueError(f"limit={limit}: 1 to {MAX_LIMIT:,} are allowed")
-    return limit
+def _jobs(wanted: JobFilter, *, before: int | None, limit: int, full: bool) -> Program[list[JobRow]]:
+    """As many pages as it takes: somebody asked for a list, and has the time."""
+    jobs: list[JobRow] = []
+    while True:
+        page = yield from find_page(wanted, before=before, limit=limit - len(jobs), full=full)
+        jobs += page.jobs
+        before = page.next_before
+        if before is None or len(jobs) >= limit:
+            return jobs

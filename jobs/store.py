@@ -4,6 +4,7 @@ A lost lease is a value here, never an exception: the writes of a claim that is 
 the caller is told which. `DatabaseUnavailable` is the one exception that means "ask again".
 """
 
+import logging
 import math
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from psycopg import errors
 
 from jobs.app import App
 from jobs.backoff import backoff
-from jobs.database import LOCK_TIMEOUT_MS, Database, Locked, Session, json_or_none
+from jobs.database import LOCK_TIMEOUT_MS, Database, DatabaseUnavailable, Locked, Session, json_or_none
 from jobs.declarations import publish
 from jobs.failpoints import Failpoint, failpoint
 from jobs.health import HealthNews, judge
@@ -35,6 +36,8 @@ from jobs.outcome import (
     clip,
     storable,
 )
+
+log = logging.getLogger("oomph.store")
 
 
 class Fence(NamedTuple):
@@ -59,6 +62,7 @@ class ClaimedJob(NamedTuple):
     concurrency_key: str | None = None
     priority: int = 1
     run_after: float = 0.0  # seconds since 1970
+    trace_context: str | None = None  # the enqueuer's; while a traced worker runs it, that of the attempt's own span
 
     @property
     def fence(self) -> Fence:
@@ -123,11 +127,13 @@ class Ending:
 class JobStore:
     """Claims and outcomes of one worker process.
 
-    `retry_delay` is the first back-off in seconds, `pause_after` the number of kills in a row that pause a kind.
+    `retry_delay` is the first back-off in seconds, `pause_after` the number of kills in a row that pause a kind. With
+    `traced` what is claimed comes with its trace, for one question more a claim.
     """
 
-    def __init__(self, database: Database, *, retry_delay: float, pause_after: int) -> None:
+    def __init__(self, database: Database, *, retry_delay: float, pause_after: int, traced: bool = False) -> None:
         self._database = database
+        self._traced = traced
         self._retry_delay = retry_delay
         self._pause_after = pause_after
 
@@ -187,7 +193,8 @@ class JobStore:
             # The backstop of invariant 5: somebody set a job of the same concurrency key to running by hand, or the
             # database's own isolation level hides what other claims did. They made progress, so asking again does too.
             return Claim([], parked=1)
-        return Claim([_claimed(row) for row in rows if row[1] is not None], parked=rows[0][0] if rows else 0)
+        jobs = [_claimed(row) for row in rows if row[1] is not None]
+        return Claim(await self._with_traces(jobs), parked=rows[0][0] if rows else 0)
 
     async def claim_probe(self, worker_id: UUID, pool: str, kinds: Sequence[str]) -> list[ClaimedJob]:
         """Take the one job that a paused kind may run as its probe, if one was asked for."""
@@ -195,7 +202,19 @@ class JobStore:
             rows = await self._database.fetch("claim_probe", worker_id=worker_id, pool=pool, kinds=list(kinds))
         except errors.UniqueViolation:
             return []
-        return [_claimed(row) for row in rows]
+        return await self._with_traces([_claimed(row) for row in rows])
+
+    async def _with_traces(self, jobs: list[ClaimedJob]) -> list[ClaimedJob]:
+        if not self._traced or not jobs:
+            return jobs
+        try:
+            found: dict[int, str] = dict(
+                await self._database.claims.fetch("trace_contexts", ids=[job.id for job in jobs])
+            )
+        except DatabaseUnavailable as error:  # they are ours already, and worth more than their traces
+            log.warning("%s jobs begin a trace of their own, because theirs could not be read: %s", len(jobs), error)
+            return jobs
+        return [job._replace(trace_context=found.get(job.id)) for job in jobs]
 
     async def look(self, kinds: Sequence[str], reach: float = math.inf) -> Look:
         """What waits of these kinds, and has been due for `reach` seconds at most, without taking any of it."""
@@ -392,4 +411,4 @@ def _numbers(values: Iterable[int]) -> str:
 
 
 def _claimed(row: Sequence[Any]) -> ClaimedJob:
-    return ClaimedJob._make(row[1:])
+    return ClaimedJob._make((*row[1:], None))

@@ -17,10 +17,13 @@ class Subject(Protocol):
     @property
     def attempt(self) -> int: ...
 
+    @property
+    def trace_context(self) -> str | None: ...
+
 
 subject: ContextVar[Subject | None] = ContextVar("oomph_subject", default=None)
 
 
-def about(job: Subject) -> dict[str, int]:
+def about(job: Subject) -> dict[str, int | str | None]:
     """The `extra` of a log call that concerns this attempt."""
-    return {"job_id": job.id, "attempt": job.attempt}
+    return {"job_id": job.id, "attempt": job.attempt, "trace_context": job.trace_context}

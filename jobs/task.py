@@ -4,12 +4,15 @@ A service imports this module to enqueue and never imports the work. Nothing her
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum, StrEnum
 from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict
+
+from jobs.secret_fields import secret_paths
 
 MAX_KIND_LENGTH = 100  # a kind is a label in logs, metrics and process titles, not a sentence
 MAX_KEY_LENGTH = 500  # keys stand in b-tree indexes, whose entries PostgreSQL caps near 2,700 bytes
@@ -28,8 +31,9 @@ class Payload(BaseModel):
     instead of running with half of what it was given.
     """
 
-    # JSON has no infinity: as words they come back as numbers, as null they would not validate any more.
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+    # JSON has no infinity: as words they come back as numbers, as null they would not validate any more. What is wrong
+    # with a payload is told without its values, of which the others may be secret.
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings", hide_input_in_errors=True)
 
 
 class Pool(StrEnum):
@@ -79,8 +83,9 @@ class Task(Generic[P]):
 
     `max_attempts` counts charged attempts. `timeout` bounds one attempt. `memory_mb` (pool `ingest` only) asks for
     more or less than `WORKER_INGEST_MEMORY_MB`, in MiB. An exception of a type in `permanent_errors` makes the job
-    dead at once. Of each dead job of an `important` kind the owners get a notice. Raises `ValueError` or `TypeError`
-    where the declaration itself is wrong.
+    dead at once. Of each dead job of an `important` kind the owners get a notice. `redact` names fields of the payload
+    that are secret although their types do not say so: `card.number`, `tokens.*` for the elements of a list or the
+    values of an object. Raises `ValueError` or `TypeError` where the declaration itself is wrong.
     """
 
     kind: str
@@ -92,6 +97,7 @@ class Task(Generic[P]):
     memory_mb: int | None = None
     permanent_errors: tuple[type[Exception], ...] = ()
     important: bool = False
+    redact: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str):
@@ -131,3 +137,17 @@ class Task(Generic[P]):
             raise TypeError(
                 f"{self.kind}: permanent_errors must be a tuple of exception types, not {self.permanent_errors!r}"
             )
+        redact: object = self.redact
+        if isinstance(redact, str) or not all(isinstance(path, str) for path in self.redact):
+            raise TypeError(f"{self.kind}: redact must be a tuple of paths such as 'card.number', not {redact!r}")
+        object.__setattr__(self, "redact", tuple(self.redact))
+        if self.redact:
+            try:
+                secret_paths(self.payload_type, tuple(self.redact))
+            except ValueError as error:
+                raise ValueError(f"{self.kind}: {error}") from None
+
+    @property
+    def secret_paths(self) -> tuple[str, ...]:
+        """Where in the payload's JSON secrets stand: by their types, and those of `redact`."""
+        return secret_paths(self.payload_type, tuple(self.redact))

@@ -1,9 +1,9 @@
 """The life of one child: from the fork to its last frame, as named steps.
 
-With its setup it is enclosed, and dies with the supervisor; with the job its gate opens, it is capped, and runs one
-handler. End of file before that means that it was born for a supervisor that has gone or has changed its mind, and it
-exits. It leaves by `os._exit`, so nothing that the template registered runs twice; what a handler registers with
-`atexit` does not run either.
+With its setup it is enclosed, and dies with the supervisor; it makes ready and waits at its gate. With the job its gate
+opens, it is capped, and runs one handler. End of file before that means that it was born for a supervisor that has gone
+or has changed its mind, and it exits. It leaves by `os._exit`, so nothing that the template registered runs twice; what
+a handler registers with `atexit` does not run either.
 
 A handler may open its own connections: it runs after the gate, in a process that shares none.
 
@@ -22,6 +22,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Collection
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
@@ -33,7 +35,9 @@ from jobs.app import App, Handler
 from jobs.context import BoundContext, result_json
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import MAX_MESSAGE_CHARS, clip
+from jobs.redaction import PLAIN, Redactor, redactor
 from jobs.task import PermanentError, Snooze
+from jobs.tracing import environment_asks_for_traces
 from pools import memory, process, rehearsal
 from pools.enclosure import enclose, limit_cpu
 from pools.errors import describe, invalid_payload
@@ -45,6 +49,18 @@ from pools.symptoms import memory_sign
 TOKEN_VARIABLE = "OOMPH_JOB_TOKEN"  # noqa: S105  (it names the job a process belongs to; it opens nothing)
 _IGNORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 _STARTING = pack(Starting())
+_NOTHING_TO_DO = JobFrame(
+    id=0,
+    claim=0,
+    kind=rehearsal.KIND,
+    payload="{}",
+    attempt=0,
+    organization_id=None,
+    deadline=datetime.max.replace(tzinfo=UTC),
+    memory_mb=0,
+    cpu_seconds=0,
+    trace_context=None,
+).model_dump_json()
 MT19937_WORDS = 624  # of the Mersenne Twister's state; as a position, all are used up
 THREAD_STACK_BYTES = 2 << 20  # of the usual 8 MiB, all of which would count against the limit, touched or not
 
@@ -59,6 +75,11 @@ def warm_up() -> None:
     _handled_signals()
     if not logging.root.handlers:
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    if environment_asks_for_traces():
+        with suppress(ImportError):  # of which the worker has told
+            from pools import tracing
+
+            tracing.preload()
 
 
 def live(app: App, job_fd: int, output_fd: int, mark: int, kept: Collection[int]) -> NoReturn:
@@ -92,12 +113,15 @@ def serve(connection: socket.socket, load: Callable[[], App], *, announce: bool 
     try:
         enclose(setup)
         app = load()
+        _make_ready()
+        sender = ProgressSender(connection)
+        _rehearse(sender)
     except Exception as error:  # noqa: BLE001  (whatever it is, the job never ran and must not pay)
         return _unborn(connection, error)
     if announce:
         connection.sendall(pack(AtGate()))
     job = receive(connection, JobFrame)
-    return 0 if job is None else _run(app, job, connection)
+    return 0 if job is None else _run(app, job, connection, sender)
 
 
 def _own_session(mark: int) -> None:
@@ -129,21 +153,39 @@ def _own_descriptors(job_fd: int, output_fd: int, kept: Collection[int]) -> None
     process.close_descriptors_except([job_fd, *kept])
 
 
-def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
+def _make_ready() -> None:
+    """Before the gate, where no job waits for it: all that is the same for every job."""
+    gc.enable()
+    threading.stack_size(THREAD_STACK_BYTES)
+    random.seed()
+    if (numpy_random := sys.modules.get("numpy.random")) is not None:
+        _reseed(numpy_random)
+    arm_stack_dump()
+
+
+def _rehearse(sender: ProgressSender) -> None:
+    """Go the way of a job that does nothing, so that the template's pages that it writes to are copied by now."""
+    job = JobFrame.model_validate_json(_NOTHING_TO_DO)
+    setproctitle("oomph: child at its gate")
+    memory.data_bytes()
+    pack(_call(rehearsal.HANDLER, job, sender, PLAIN))
+
+
+def _run(app: App, job: JobFrame, connection: socket.socket, sender: ProgressSender) -> int:
     try:
         handler = rehearsal.HANDLER if job.kind == rehearsal.KIND else app.handlers[job.kind]
+        secrets = redactor(job.payload, handler.secret_paths)
         cap = memory.cap_this_process(job.memory_mb)
         limit_cpu(job.cpu_seconds)
-        _prepare_interpreter(job)
-        arm_stack_dump()
-        sender = ProgressSender(connection)
+        setproctitle(f"oomph: {job.kind} job {job.id} attempt {job.attempt}")
+        _join_trace(job)
         reserve = memory.reserve()
         connection.sendall(_STARTING)
     except Exception as error:  # noqa: BLE001  (whatever it is, the job never ran and must not pay)
         return _unborn(connection, error)
     owner = os.getpid()
     try:
-        last = pack(_call(handler, job, sender))
+        last = pack(_call(handler, job, sender, secrets))
     except SystemExit as asked:
         return _exit_code(asked)
     except Snooze as snooze:
@@ -153,13 +195,14 @@ def _run(app: App, job: JobFrame, connection: socket.socket) -> int:
         reserve.close()
         is_near_limit = cap.is_near()
         cap.lift()
-        last = _pack_failure(error, handler, is_near_limit)
+        last = _pack_failure(error, handler, is_near_limit, secrets)
     if os.getpid() != owner:
         return 1  # a copy that the handler forked and let return: its word is not the job's
     failpoint(Failpoint.RETURNED)
     sender.finish()
     connection.sendall(last)
     failpoint(Failpoint.TOLD)
+    _send_spans(job)
     _flush()
     return 0
 
@@ -169,13 +212,21 @@ def _unborn(connection: socket.socket, error: Exception) -> int:
     return 1
 
 
-def _prepare_interpreter(job: JobFrame) -> None:
-    gc.enable()
-    threading.stack_size(THREAD_STACK_BYTES)
-    random.seed()
-    if (numpy_random := sys.modules.get("numpy.random")) is not None:
-        _reseed(numpy_random)
-    setproctitle(f"oomph: {job.kind} job {job.id} attempt {job.attempt}")
+def _join_trace(job: JobFrame) -> None:
+    if job.trace_context is not None:
+        from pools import tracing
+
+        tracing.join(job.trace_context)
+
+
+def _send_spans(job: JobFrame) -> None:
+    if job.trace_context is not None:
+        from pools import tracing
+
+        try:
+            tracing.flush(tracing.CHILD_FLUSH_SECONDS)
+        except Exception:  # noqa: BLE001  (a thread may be too much for a job at its limit; its result is told)
+            traceback.print_exc()
 
 
 def _reseed(numpy_random: ModuleType) -> None:
@@ -187,13 +238,17 @@ def _reseed(numpy_random: ModuleType) -> None:
     numpy_random.set_state(("MT19937", words, MT19937_WORDS))
 
 
+<<<<<<< HEAD
 def _call(handler: Handler[Any], job: JobFrame, sender: ProgressSender) -> Success | Failure:
+=======
+def _call(handler: Handler, job: JobFrame, sender: ProgressSender, secrets: Redactor) -> Success | Failure:
+>>>>>>> main
     try:
         payload = handler.task.payload_type.model_validate_json(job.payload)
     except ValidationError as error:
         invalid = invalid_payload(error)
         return Failure(type=invalid.type, message=invalid.message, permanent=True)
-    context = BoundContext(job.id, job.claim, job.attempt, job.organization_id, job.deadline, sender.publish)
+    context = BoundContext(job.id, job.claim, job.attempt, job.organization_id, job.deadline, sender.publish, secrets)
     arguments = (payload, context) if handler.takes_context else (payload,)
 
     async def call() -> Any:
@@ -210,17 +265,21 @@ def _call(handler: Handler[Any], job: JobFrame, sender: ProgressSender) -> Succe
     if context.completed_in:
         return Success(completed_in=True)
     try:
-        return Success(result=result_json(value))
+        return Success(result=result_json(value, secrets))
     except MemoryError:
         raise
     except (TypeError, ValueError) as error:
-        return Failure(type="InvalidResult", message=clip(str(error), MAX_MESSAGE_CHARS), permanent=True)
+        return Failure(type="InvalidResult", message=clip(secrets.text(str(error)), MAX_MESSAGE_CHARS), permanent=True)
 
 
+<<<<<<< HEAD
 def _pack_failure(error: BaseException, handler: Handler[Any], is_near_limit: bool) -> bytes:
+=======
+def _pack_failure(error: BaseException, handler: Handler, is_near_limit: bool, secrets: Redactor) -> bytes:
+>>>>>>> main
     try:
         sign = memory_sign(error, is_near_limit=is_near_limit)
-        told = describe(error.with_traceback(_below_this_file(error.__traceback__)))
+        told = describe(error.with_traceback(_below_this_file(error.__traceback__)), secrets)
         return pack(
             Failure(
                 type=told.type,

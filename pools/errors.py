@@ -5,13 +5,18 @@ import traceback
 from pydantic import ValidationError
 
 from jobs.outcome import JobError
+from jobs.redaction import PLAIN, Redactor
 
 LAST_FRAMES = 30
 
 
-def describe(error: BaseException) -> JobError:
-    """The exception with its last frames and its causes. Never raises, whatever its own code or fields do."""
-    return JobError(_name(type(error)), _message(error), _frames(error))
+def describe(error: BaseException, redactor: Redactor = PLAIN) -> JobError:
+    """The exception with its last frames and its causes. Never raises, whatever its own code or fields do.
+
+    What `redactor` knows is taken out before anything is cut, since half a secret would not be found.
+    """
+    told = (_name(type(error)), _message(error), _frames(error))
+    return JobError(*map(redactor.text, told))
 
 
 def _message(error: BaseException) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from jobs.app import Handler
 from jobs.outcome import AttemptReport
+from jobs.redaction import redactor
 from jobs.store import ClaimedJob
 
 
@@ -32,20 +33,37 @@ Report = Callable[[AttemptReport], None]
 Progress = Callable[["Execution", float, str], None]
 
 
+class Span(Protocol):
+    """An attempt as a trace shows it."""
+
+    def enter(self) -> None:
+        """What the current task or thread does from now on belongs to it."""
+
+    def end(self, report: AttemptReport) -> None: ...
+
+
 class Execution:
-    """One attempt of one job, from its claim to its report.
+    """One attempt of one job, from its claim to its report. `redactor` knows the job's secrets.
 
     `progress` is called with the execution, a fraction and a note. `waits` is true while a pool keeps it waiting for
     what it needs: nothing of the job has started. `lingering` is set by a pool that could not end what it ran: the
-    attempt is reported, its slot stays closed until that future is done.
+    attempt is reported, its slot stays closed until that future is done. `span` is None where nobody traces.
     """
 
-    __slots__ = ("_on_stop", "_progress", "_stopping", "handler", "intent", "job", "lingering", "waits")
+    __slots__ = (
+        *("_on_stop", "_progress", "_stopping", "handler", "intent", "job", "lingering", "redactor", "span", "waits"),
+    )
 
+<<<<<<< HEAD
     def __init__(self, job: ClaimedJob, handler: Handler[Any], progress: "Progress") -> None:
+=======
+    def __init__(self, job: ClaimedJob, handler: Handler, progress: "Progress", span: Span | None = None) -> None:
+>>>>>>> main
         self.job = job
         self.handler = handler
+        self.redactor = redactor(job.payload, handler.secret_paths)
         self._progress = progress
+        self.span = span
         self.intent: Intent | None = None
         self.waits = False
         self.lingering: asyncio.Future[Any] | None = None

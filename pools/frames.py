@@ -62,6 +62,7 @@ class JobFrame(_Frame):
     payload: str
     attempt: int
     organization_id: str | None
+    trace_context: str | None  # of the attempt's span, where the worker traces
     deadline: datetime
     memory_mb: int
     cpu_seconds: int

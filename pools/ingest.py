@@ -183,6 +183,7 @@ class IngestPool:
 
         async def run() -> AttemptReport:
             subject.set(execution.job)  # of the task's own context, and of what it starts
+            execution.redactor.hold()
             return await self.run(execution)
 
         task = asyncio.create_task(run(), name=f"job {execution.job.id}")

@@ -238,6 +238,7 @@ def job_frame(job: ClaimedJob, limit_mb: int) -> JobFrame:
         payload=job.payload,
         attempt=job.attempt,
         organization_id=job.organization_id,
+        trace_context=job.trace_context,
         deadline=datetime.now(UTC) + job.timeout,
         memory_mb=limit_mb,
         cpu_seconds=int(job.timeout.total_seconds()) * (os.cpu_count() or 1) + CPU_MARGIN_SECONDS,

@@ -30,7 +30,7 @@ from jobs.outcome import (
     Succeeded,
     Verdict,
 )
-from jobs.store import ClaimedJob
+from jobs.redaction import Redactor
 from jobs.subject import about, subject
 from jobs.task import PermanentError, Snooze
 from pools.deadlines import Deadlines
@@ -69,13 +69,15 @@ class LoopPool:
             report(AttemptReport(Failed(invalid_payload(error), permanent=True)))
             return
         except BaseException as error:  # noqa: BLE001  (a validator of the user's may raise anything, also SystemExit)
-            report(AttemptReport(Failed(describe(error), permanent=True)))
+            report(AttemptReport(Failed(describe(error, execution.redactor), permanent=True)))
             return
         context: BoundContext | None = None
         arguments: tuple[Any, ...] = (payload,)
         if execution.handler.takes_context:
             deadline = datetime.now(UTC) + job.timeout
-            context = BoundContext(job.id, job.claim, job.attempt, job.organization_id, deadline, execution.publish)
+            context = BoundContext(
+                job.id, job.claim, job.attempt, job.organization_id, deadline, execution.publish, execution.redactor
+            )
             arguments = (payload, context)
         run = _Coroutine if execution.handler.is_async else _Thread
         run(execution, context, arguments, report, self._deadlines)
@@ -130,7 +132,7 @@ class _Run(ABC):
             else:
                 outcome = _outcome(self._execution, self._context, future)
         except BaseException as error:  # noqa: BLE001  (a result's serializer may raise anything, also SystemExit)
-            outcome = Failed(describe(error), permanent=True)
+            outcome = Failed(describe(error, self._execution.redactor), permanent=True)
         self._send(outcome)
 
     def _send(self, outcome: Outcome) -> None:
@@ -147,7 +149,7 @@ class _Coroutine(_Run):
         )
 
     async def _contained(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseModel | None:
-        subject.set(self._execution.job)  # of the task's own context, and of what it starts
+        _concern(self._execution)  # of the task's own context, and of what it starts
         self._coroutine = function(*arguments)
         try:
             return await self._coroutine  # type: ignore[no-any-return]
@@ -186,7 +188,7 @@ class _Thread(_Run):
         # A daemon: a disowned thread must not keep the process from ending.
         self._thread = threading.Thread(
             target=_settle_from_thread,
-            args=(future, function, arguments, self._execution.job),
+            args=(future, function, arguments, self._execution),
             name=f"job {self._execution.job.id}",
             daemon=True,
         )
@@ -203,13 +205,21 @@ class _Thread(_Run):
         self._disown()
 
 
+def _concern(execution: Execution) -> None:
+    """Whatever the current context logs or traces from now on is this attempt's."""
+    subject.set(execution.job)
+    execution.redactor.hold()
+    if execution.span is not None:
+        execution.span.enter()
+
+
 def _settle_from_thread(
     future: "asyncio.Future[BaseModel | None]",
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
-    job: ClaimedJob,
+    execution: Execution,
 ) -> None:
-    subject.set(job)  # of this thread
+    _concern(execution)  # of this thread
     result: Any = None
     failure: BaseException | None = None
     try:
@@ -250,7 +260,7 @@ def _outcome(execution: Execution, context: BoundContext | None, future: "asynci
         value = future.result()
         if context is not None and context.completed_in:
             return Succeeded(completed_in=True)
-        return _NOTHING if value is None else _success(value)
+        return _NOTHING if value is None else _success(value, execution.redactor)
     except Snooze as snooze:
         return Snoozed(snooze.delay)
     except LeaseLost:
@@ -258,14 +268,14 @@ def _outcome(execution: Execution, context: BoundContext | None, future: "asynci
     except asyncio.CancelledError as error:
         if execution.intent is not None:
             return _stopped(execution, "")
-        return Failed(describe(error))  # the handler cancelled itself
+        return Failed(describe(error, execution.redactor))  # the handler cancelled itself
     except BaseException as error:  # noqa: BLE001  (a job's SystemExit must not end the worker)
         permanent = isinstance(error, (PermanentError, *execution.handler.task.permanent_errors))
-        return Failed(describe(error), permanent=permanent)
+        return Failed(describe(error, execution.redactor), permanent=permanent)
 
 
-def _success(value: object) -> Outcome:
+def _success(value: object, redactor: Redactor) -> Outcome:
     try:
-        return Succeeded(result_json(value))
+        return Succeeded(result_json(value, redactor))
     except (TypeError, ValueError) as error:  # running it again would repeat its effects, and return the same
-        return Failed(JobError("InvalidResult", str(error)), permanent=True)
+        return Failed(JobError("InvalidResult", redactor.text(str(error))), permanent=True)

@@ -52,7 +52,7 @@ class Cap:
     def is_near(self) -> bool:
         """Whether little is left of it now, so that what was refused was probably memory."""
         try:
-            return _data_bytes() - self.start > NEAR_LIMIT * (self.soft - self.start)
+            return data_bytes() - self.start > NEAR_LIMIT * (self.soft - self.start)
         except OSError:  # the job has no descriptor left to look with
             return False
 
@@ -63,7 +63,7 @@ class Cap:
 
 def cap_this_process(memory_mb: int) -> Cap:
     """Cap what this process may allocate from now on."""
-    start = _data_bytes()
+    start = data_bytes()
     soft = start + memory_mb * MIB
     hard = soft + ERROR_PATH_MB * MIB
     _, inherited = resource.getrlimit(resource.RLIMIT_DATA)
@@ -78,7 +78,8 @@ def reserve() -> mmap.mmap:
     return mmap.mmap(-1, RESERVE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
-def _data_bytes() -> int:
+def data_bytes() -> int:
+    """This process's VmData, which RLIMIT_DATA limits."""
     return parse_memory(slurp("/proc/self/status"))["VmData"] * 1024
 
 

@@ -6,6 +6,8 @@ import re
 import time
 
 from jobs.outcome import MAX_FRAMES_CHARS, MAX_OUTPUT_TAIL_BYTES, clip
+from jobs.redaction import PLAIN, Redactor
+from pools.redacted import RedactedStream
 
 MAX_LINE_BYTES = 4 << 10  # longer lines are split
 # What one job may write into the log in a second. The rest is counted, and the count is logged.
@@ -23,11 +25,15 @@ log = logging.getLogger("oomph.job")
 
 
 class Output:
-    """Collects the output of one attempt. `label` stands before each line of it in the log."""
+    """Collects the output of one attempt. `label` stands before each line of it in the log.
 
-    def __init__(self, label: str, **extra: object) -> None:
+    What `redactor` knows is taken out before anything is split or cut.
+    """
+
+    def __init__(self, label: str, redactor: Redactor = PLAIN, **extra: object) -> None:
         self._label = label
         self._extra = extra
+        self._redacting = RedactedStream(redactor) if redactor else None
         self._tail = bytearray()
         self._line = bytearray()
         self._window = 0.0
@@ -39,6 +45,11 @@ class Output:
         self._dump_done = asyncio.Event()
 
     def take(self, data: bytes) -> None:
+        if self._redacting is not None:
+            data = self._redacting.feed(data)
+        self._collect(data)
+
+    def _collect(self, data: bytes) -> None:
         self._tail += data
         del self._tail[:-MAX_OUTPUT_TAIL_BYTES]
         if self._dump is not None:
@@ -54,6 +65,8 @@ class Output:
 
     def finish(self) -> None:
         """Log the last, unfinished line and how much was dropped."""
+        if self._redacting is not None:
+            self._collect(self._redacting.rest())
         if self._line:
             self._log(self._line)
             self._line.clear()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from jobs.subject import about
 from pools import process
 from pools.cgroups import Leaf
 from pools.evidence import ChildEvidence
@@ -84,7 +85,7 @@ class OwnedChild:
         """Give a newborn its job."""
         job = execution.job
         newborn.hand_over()
-        output = Output(f"job {job.id} attempt {job.attempt}", job_id=job.id, attempt=job.attempt)
+        output = Output(f"job {job.id} attempt {job.attempt}", execution.redactor, **about(job))
         child = cls(execution, Tree(newborn.pid, newborn.mark), limit_mb, newborn.pidfd, newborn.gate, output)
         child.baseline = newborn.baseline
         child.scratch, child.leaf = newborn.scratch, newborn.leaf

@@ -30,6 +30,9 @@ KEYS = "tests/jobs/test_keys.py::"
 PAUSE = "tests/jobs/test_pause.py::"
 RECOVERY = "tests/jobs/test_recovery.py::"
 STATUS = "tests/documents/test_status.py::"
+REDACTION = "tests/jobs/test_redaction.py::"
+FIELDS = "tests/jobs/test_secret_fields.py::"
+SECRETS = "tests/worker/test_secrets.py::"
 DELETE = "tests/documents/test_delete.py::"
 SCHEDULER = "tests/jobs/test_scheduler.py::"
 INTENTS = "tests/pools/test_ingest_intents.py::"
@@ -47,6 +50,7 @@ PROBE = "jobs/sql/claim_probe.sql"
 ADVANCE = "jobs/sql/advance_document.sql"
 DOCUMENTS = "jobs/migrations/0004_document_pipeline.sql"
 RESCUE = "jobs/sql/lost_jobs.sql"
+ACTIONS = "jobs/migrations/0008_operator_view.sql"  # an operator's, of one job or of many
 SCHEMA = "jobs/migrations/0001_initial.sql"
 
 LEVEL = "AND job.priority = level.priority"
@@ -198,28 +202,28 @@ MUTATIONS = (
     ),
     Mutation(
         "an operator's cancel: the status",
-        "jobs/sql/cancel_job.sql",
+        ACTIONS,
         " AND found.status IN ('queued', 'running')",
         "",
         (f"{CONTROL}test_what_does_not_apply_says_why_and_leaves_the_transaction_usable[psycopg_connection]",),
     ),
     Mutation(
         "an operator's cancel: a running job is only asked",
-        "jobs/sql/cancel_job.sql",
+        ACTIONS,
         "ELSE job.status END",
         "ELSE 'cancelled' END",
         (f"{CONTROL}test_a_cancel_of_a_running_job_is_asked_for_once_and_tells_the_workers",),
     ),
     Mutation(
         "an operator's cancel: its lock",
-        "jobs/sql/cancel_job.sql",
-        " FOR UPDATE",
-        "",
+        ACTIONS,
+        "WHERE id = of_id FOR UPDATE",
+        "WHERE id = of_id",
         (f"{CONTROL}test_a_cancel_that_waits_behind_the_end_of_the_job_changes_nothing",),
     ),
     Mutation(
         "an operator's retry: the status",
-        "jobs/sql/retry_job.sql",
+        ACTIONS,
         "found.status IN ('dead', 'cancelled') AND found.queued_copy",
         "found.queued_copy",
         (f"{CONTROL}test_what_does_not_apply_says_why_and_leaves_the_transaction_usable[psycopg_connection]",),
@@ -718,5 +722,55 @@ MUTATIONS = (
         'if status == "running":',
         "if not status:",
         (f"{DELETE}test_nothing_is_deleted_while_a_job_runs",),
+    ),
+    # Secrets: taken out of what is told before that is cut, of output, of the log, of what readers see.
+    Mutation(
+        "a secret: taken out of an error before it is cut",
+        "pools/errors.py",
+        "JobError(*map(redactor.text, told))",
+        "JobError(*told)",
+        (f"{REDACTION}test_an_error_shows_no_piece_of_a_secret_that_pydantic_or_a_bound_has_cut",),
+    ),
+    Mutation(
+        "a secret: what a validation error shows of its input",
+        "jobs/redaction.py",
+        'if "input_value=" in text:',
+        "if False:",
+        (f"{REDACTION}test_an_error_shows_no_piece_of_a_secret_that_pydantic_or_a_bound_has_cut",),
+    ),
+    Mutation(
+        "a secret: output is told by whole lines",
+        "pools/redacted.py",
+        "if len(self._unfinished) - end <= self._most:",
+        "if True:\n            end = len(self._unfinished)",
+        (f"{REDACTION}test_output_that_arrives_in_pieces_tells_no_secret",),
+    ),
+    Mutation(
+        "a secret: a log line after its job's end",
+        "jobs/redaction.py",
+        "_held.set(self)",
+        "pass",
+        (f"{REDACTION}test_a_log_line_is_redacted_while_anything_of_the_job_is_left",),
+    ),
+    Mutation(
+        "a secret: the second look at a report",
+        "supervisor/attempts.py",
+        "report = redacted(report, execution.redactor)",
+        "pass",
+        (f"{SECRETS}test_what_a_pool_itself_says_is_looked_at_too",),
+    ),
+    Mutation(
+        "a secret: a kind that nobody has declared shows no value",
+        "jobs/redaction.py",
+        "if paths is None:",
+        "if not paths and paths is not None:",
+        (f"{FIELDS}test_a_kind_that_nobody_has_declared_shows_the_names_of_its_fields_only",),
+    ),
+    Mutation(
+        "a secret: stays one in a release that forgets it",
+        "jobs/sql/declare_kinds.sql",
+        "k.secret_paths || excluded.secret_paths",
+        "excluded.secret_paths",
+        (f"{FIELDS}test_what_was_secret_stays_so_in_a_release_that_forgets_it",),
     ),
 )

@@ -22,10 +22,12 @@ from jobs.subject import about
 from jobs.task import Pool
 from pools.errors import describe
 from pools.execution import Execution, Intent, JobPool, Report
+from pools.redacted import redacted
 from supervisor.outcomes import OutcomeWriter
 
 if TYPE_CHECKING:
     from supervisor.monitor.meter import Meter
+    from supervisor.tracing import Tracing
 
 log = logging.getLogger("oomph.attempts")
 
@@ -50,6 +52,7 @@ class Attempts:
         slots: Mapping[Pool, int],
         on_slot: Callable[[Pool, bool], None],
         meter: "Meter | None" = None,
+        tracing: "Tracing | None" = None,
     ) -> None:
         self._app = app
         self._store = store
@@ -58,6 +61,7 @@ class Attempts:
         self._slots = dict(slots)
         self._on_slot = on_slot
         self._meter = meter
+        self._tracing = tracing
         self._running: dict[Fence, Execution] = {}
         self._progress: dict[Fence, tuple[float, str]] = {}
         self._progressed = asyncio.Event()
@@ -103,7 +107,8 @@ class Attempts:
         begins, claimed_at = [], time.monotonic()
         for job in jobs:
             fence = job.fence
-            execution = self._running[fence] = Execution(job, handlers[job.kind], publish)
+            known, span = (job, None) if self._tracing is None else self._tracing.begin(job)
+            execution = self._running[fence] = Execution(known, handlers[job.kind], publish, span)
             begins.append((execution, partial(reported, execution, fence, pool, trusted, claimed_at)))
         if more_follow:
             asyncio.get_running_loop().call_soon(self._begin_and_expect, self._pools[pool], begins)
@@ -211,10 +216,14 @@ class Attempts:
         except Exception as error:
             log.exception("job %s: its report failed", fence.id, extra=about(execution.job))
             report = AttemptReport(Failed(describe(error)))
+        if execution.redactor:
+            report = redacted(report, execution.redactor)
         if isinstance(report.outcome, Failed | Died) and report.outcome.error.message:
             _log_end(execution.job, report.outcome.verdict, report.outcome.error)
+        if execution.span is not None:
+            execution.span.end(report)
         if self._meter is not None:
-            self._meter.ended(execution.job, report.outcome.verdict, time.monotonic() - claimed_at)
+            self._meter.ended(execution.job, report, time.monotonic() - claimed_at)
         del self._running[fence]
         self._progress.pop(fence, None)
         self._outcomes.submit(fence, execution.job, report, trusted, partial(self._settled, execution, pool, report))

@@ -8,6 +8,7 @@ import json
 import logging
 import re
 import sys
+import threading
 import time
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -21,8 +22,11 @@ class OneLine(logging.Formatter):
     default_msec_format = "%s.%03dZ"
 
     def __init__(self) -> None:
-        from jobs.subject import subject  # not above: the help wants the levels, and none of what jobs need
+        # Not above: the help wants the levels, and none of what jobs need.
+        from jobs.redaction import redact
+        from jobs.subject import subject
 
+        self._redact = redact
         self._subject = subject
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
 
@@ -36,7 +40,7 @@ class OneLine(logging.Formatter):
         return super().formatMessage(record) + (f" [{', '.join(untold)}]" if untold else "")
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(record).replace("\r", "\\r").replace("\n", "\\n")
+        return self._redact(super().format(record)).replace("\r", "\\r").replace("\n", "\\n")
 
     def _subject_of(self, record: logging.LogRecord) -> dict[str, int]:
         """`job` and `attempt`, as far as they are known."""
@@ -48,21 +52,37 @@ class OneLine(logging.Formatter):
 
 
 class JsonLine(OneLine):
-    """A record as one JSON object a line: time, level, logger, message, and where there are any job, attempt, error."""
+    """A record as one JSON object a line: time, level, logger and message.
+
+    And where there are any: job, attempt, trace_id, span_id, error, stack.
+    """
+
+    def __init__(self) -> None:
+        from jobs.tracing import current_trace, trace_ids
+
+        self._current_trace, self._trace_ids = current_trace, trace_ids
+        super().__init__()
 
     def format(self, record: logging.LogRecord) -> str:
         told = {
             "time": self.formatTime(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": self._redact(record.getMessage()),
             **self._subject_of(record),
+            **self._trace_ids(self._trace_of(record)),
         }
         if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
+            told["error"] = self._redact(self.formatException(record.exc_info))
         if record.stack_info:
             told["stack"] = self.formatStack(record.stack_info)
         return json.dumps(told)
+
+    def _trace_of(self, record: logging.LogRecord) -> str | None:
+        """The attempt's, if the call knows an attempt; else that of the innermost span around it."""
+        if hasattr(record, "job_id"):
+            return getattr(record, "trace_context", None)
+        return self._current_trace()
 
 
 def configure_logging(level: str, form: str = "text") -> None:
@@ -70,5 +90,14 @@ def configure_logging(level: str, form: str = "text") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLine() if form == "json" else OneLine())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    threading.excepthook = _log_thread
     for library in ("asyncio", "psycopg", "psycopg.pool"):
         logging.getLogger(library).setLevel(logging.WARNING)
+
+
+def _log_thread(failed: threading.ExceptHookArgs) -> None:
+    """A thread that somebody started has ended with an exception, which Python would print as it is."""
+    if failed.exc_type is not SystemExit:
+        name = failed.thread.name if failed.thread is not None else "?"
+        told = (failed.exc_type, failed.exc_value or failed.exc_type(), failed.exc_traceback)
+        logging.getLogger("oomph.threads").error("the thread %s failed", name, exc_info=told)

@@ -5,6 +5,7 @@ Nothing here imports the command line's library: an idle worker would keep megab
 
 import logging
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from supervisor.target import NO_DATABASE, Target, open_connection, target_of
 if TYPE_CHECKING:
     from jobs.app import App
     from supervisor.settings import Settings
+    from supervisor.tracing import Tracing
 
 log = logging.getLogger("oomph.worker")
 
@@ -57,7 +59,10 @@ def serve(options: Options) -> int:
         loaded = load_app(settings.worker_app)
         settings = _with_slots(settings, loaded).model_copy(update={"database_url": target.url})
         _require_schema(target, ours=options.embedded is not None)
-        ended = run(Worker(settings, loaded, drain=options.drain).run())
+        tracing = _tracing()
+        ended = run(Worker(settings, loaded, drain=options.drain, tracing=tracing).run())
+    if tracing is not None:
+        tracing.close()
     ended.leave()
     return ended.status
 
@@ -105,6 +110,24 @@ def _with_slots(settings: "Settings", app: "App") -> "Settings":
         check_kinds({kind: handler.task.memory_mb for kind, handler in app.handlers.items()}, available_mb)
         slots = choose_slots(slots, settings.worker_ingest_memory_mb, cores, available_mb)
     return settings.model_copy(update={"worker_ingest_concurrency": max(1, slots)})
+
+
+def _tracing() -> "Tracing | None":
+    """Spans, where the app that was loaded has a provider for them, or the environment names a collector."""
+    from jobs.extras import how_to_install
+    from jobs.tracing import environment_asks_for_traces
+
+    if "opentelemetry.trace" not in sys.modules and not environment_asks_for_traces():
+        return None
+    try:
+        from pools.tracing import provider
+        from supervisor.tracing import Tracing
+
+        found = provider()
+    except ImportError as error:
+        log.warning("no traces: OTEL_* asks for them, but %s is missing; %s", error.name, how_to_install("otel"))
+        return None
+    return None if found is None else Tracing(found)
 
 
 def _require_schema(target: Target, *, ours: bool) -> None:

@@ -28,6 +28,9 @@ from supervisor.attempts import Attempts
 from supervisor.clean_up import CleanUp
 from supervisor.listener import Listener
 from supervisor.loop import ended_within, keep_what_is_there
+from supervisor.monitor import vitals
+from supervisor.monitor.activity import ActivityWriter
+from supervisor.monitor.meter import Meter
 from supervisor.outcomes import OutcomeWriter
 from supervisor.services import run_forever
 from supervisor.settings import Settings
@@ -39,9 +42,9 @@ from supervisor.tenure import Tenure
 
 if TYPE_CHECKING:
     from pools.ingest import IngestPool
-    from supervisor.monitor.meter import Meter
     from supervisor.monitor.observatory import Observatory
     from supervisor.notices.sending import Sending
+    from supervisor.tracing import Tracing
 
 log = logging.getLogger("oomph.worker")
 
@@ -54,7 +57,7 @@ END_SECONDS = 15.0  # for attempts that were told to end: a coroutine's cancel g
 class Worker:
     """One worker process. With `drain` it ends by itself once nothing is left to do."""
 
-    def __init__(self, settings: Settings, app: App, *, drain: bool = False) -> None:
+    def __init__(self, settings: Settings, app: App, *, drain: bool = False, tracing: "Tracing | None" = None) -> None:
         self._settings = settings
         self._drain_when_idle = drain
         self._state = State.RUNNING
@@ -80,17 +83,27 @@ class Worker:
             self._database,
             retry_delay=settings.worker_retry_delay_seconds,
             pause_after=settings.worker_pause_after_kills,
+            traced=tracing is not None,
         )
         grace = timedelta(seconds=settings.worker_unknown_kind_grace_seconds)
-        self._meter = self._make_meter()
+        pools = settings.worker_pools
+        self._meter = Meter(pools, [kind for pool in pools for kind in app.kinds(pool)])
         self._recovery = Recovery(self._database, self._store, unknown_kind_grace=grace, on_rescued=self._on_rescued)
         self._scheduler = Scheduler(self._database, app, name=settings.worker_app)
         self._outcomes = OutcomeWriter(self._store, self._meter)
         self._ingest: IngestPool | None = None
         self._pools = {pool: self._make_pool(pool) for pool in settings.worker_pools}
         slots = {pool: settings.concurrency(pool) for pool in self._pools}
-        self._attempts = Attempts(app, self._store, self._outcomes, self._pools, slots, self._slot_freed, self._meter)
+        self._attempts = Attempts(
+            app, self._store, self._outcomes, self._pools, slots, self._slot_freed, self._meter, tracing
+        )
         self._clean_up = CleanUp(self._recovery, self._attempts, lambda: self._worker)
+        self._activity = ActivityWriter(
+            self._database,
+            self._meter,
+            lambda: vitals.look(self._attempts, self._pools, self._ingest),
+            lambda: self._worker.worker_id,
+        )
         self._observatory = self._make_observatory()
 
     async def run(self) -> int:
@@ -195,6 +208,8 @@ class Worker:
             await self._listener.stop()
         if self._tenure is not None:
             with suppress(DatabaseUnavailable):
+                await self._activity.run_once()  # what was counted since it last wrote
+            with suppress(DatabaseUnavailable):
                 await self._tenure.end()
         await self._database.close()
 
@@ -250,6 +265,7 @@ class Worker:
         self._serve_forever("clean-up", self._clean_up.run_once)
         self._serve_forever("schedules", self._tick)
         self._serve_forever("progress", self._attempts.flush_progress)
+        self._serve_forever("activity", self._activity.run_once)
         self._serve_forever("cancels", self._poll_cancels)
         if self._ingest is not None:
             self._serve_forever("pauses", self._attempts.release_paused)
@@ -323,16 +339,8 @@ class Worker:
         )
         return self._ingest
 
-    def _make_meter(self) -> "Meter | None":
-        if not self._settings.worker_http:
-            return None
-        from supervisor.monitor.meter import Meter  # nothing of this where nobody asks for it
-
-        pools = self._settings.worker_pools
-        return Meter(pools, [kind for pool in pools for kind in self._app.kinds(pool)])
-
     def _make_observatory(self) -> "Observatory | None":
-        if self._meter is None:
+        if not self._settings.worker_http:
             return None
         from supervisor.monitor.observatory import Observatory, Parts
 
@@ -348,8 +356,7 @@ class Worker:
         return Observatory(self._settings, self._meter, parts)
 
     def _on_rescued(self, kind: str) -> None:
-        if self._meter is not None:
-            self._meter.settled(kind, Verdict.WORKER_LOST)
+        self._meter.settled(kind, Verdict.WORKER_LOST)
 
     def _is_ready(self, pool: Pool) -> Callable[[], bool]:
         if pool is Pool.INGEST and self._ingest is not None:

@@ -22,7 +22,10 @@ MAY_ASK = {
         "compared with when a file was changed, by the same clock"
     ),
     ("jobs/queue_sample.py", "began, at = time.monotonic(), time.time()"): "how far this clock is from the database's",
-    ("supervisor/monitor/meter.py", "now, kinds = time.time() + self.clock_offset, self._kinds"): (
+    ("jobs/worker_report.py", "sent, began = time.time(), time.monotonic()"): (
+        "how far this clock is from the database's"
+    ),
+    ("supervisor/monitor/meter.py", "now, kinds = time.time() + self.clock_offset, self.kinds"): (
         "a figure of how long jobs waited; corrected by how far this clock is from the database's"
     ),
     (

@@ -12,10 +12,10 @@ WITH wanted AS MATERIALIZED (
                      position)
 ), written AS (
     INSERT INTO background_jobs (id, kind, pool, max_attempts, timeout, payload, priority, run_after,
-                                 organization_id, dedupe_key, dedupe_active, concurrency_key)
+                                 organization_id, dedupe_key, dedupe_active, concurrency_key, trace_context)
     SELECT w.id, %(kind)s::text, %(pool)s::text, %(max_attempts)s::integer, %(timeout)s::interval,
            w.payload::text::jsonb, w.priority, coalesce(w.run_after, now() + w.delay, now()), w.organization_id,
-           w.dedupe_key, w.dedupe_active, w.concurrency_key
+           w.dedupe_key, w.dedupe_active, w.concurrency_key, %(trace_context)s::text
       FROM wanted AS w
      WHERE NOT (w.dedupe_active AND EXISTS (
                SELECT 1 FROM background_jobs AS active

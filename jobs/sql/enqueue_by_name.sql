@@ -4,4 +4,5 @@ SELECT background_enqueue(
            priority => CAST(%(priority)s AS integer),
            run_after => coalesce(CAST(%(run_after)s AS timestamptz), now() + CAST(%(delay)s AS interval)),
            organization_id => CAST(%(organization_id)s AS text), dedupe_key => CAST(%(dedupe_key)s AS text),
-           dedupe_active => CAST(%(dedupe_active)s AS boolean), concurrency_key => CAST(%(concurrency_key)s AS text))
+           dedupe_active => CAST(%(dedupe_active)s AS boolean), concurrency_key => CAST(%(concurrency_key)s AS text),
+           trace_context => CAST(%(trace_context)s AS text))

@@ -138,6 +138,7 @@ def _enqueue_by_name(kind: str, objects: Sequence[Mapping[str, Any]], wanted: Wa
     from jobs.connection import Statement
     from jobs.sql import statement
     from jobs.task import Priority
+    from jobs.tracing import current_trace
 
     ids: list[int | None] = []
     for given in objects:
@@ -154,6 +155,7 @@ def _enqueue_by_name(kind: str, objects: Sequence[Mapping[str, Any]], wanted: Wa
                 "dedupe_key": wanted.dedupe_key,
                 "dedupe_active": wanted.dedupe_active,
                 "concurrency_key": wanted.concurrency_key,
+                "trace_context": current_trace(),
             },
         )
         ids.append(rows[0][0])

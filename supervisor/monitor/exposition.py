@@ -1,13 +1,14 @@
-"""Prometheus' text format, version 0.0.4: families, histograms, and the page that one scrape gets.
+"""Prometheus' text format, version 0.0.4: families and the page that one scrape gets.
 
 Written here because the well-known client brings a web server and a registry with locks, some megabytes and a
 microsecond for each job; the tests read every page with that client's own parser.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+from supervisor.monitor.histogram import Histogram
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -20,21 +21,6 @@ class Family:
     type: Literal["counter", "gauge", "histogram"]
     help: str
     labels: tuple[str, ...] = ()
-
-
-class Histogram:
-    """Counts by upper bounds, which are inclusive and ascending. One observation costs a third of a microsecond."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)  # the last: above all bounds
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
 
 
 Samples = Iterable[tuple[tuple[str, ...], float]]

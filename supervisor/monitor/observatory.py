@@ -1,6 +1,5 @@
 """What a worker shows to a monitor: /metrics, /livez and /readyz. Made only where `WORKER_HTTP` asks for it."""
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,23 +8,22 @@ from typing import TYPE_CHECKING
 
 from jobs.database import Database
 from jobs.task import Pool
-from pools.procfs import slurp
 from supervisor.attempts import Attempts
 from supervisor.listener import Listener
 from supervisor.monitor import catalog
 from supervisor.monitor.endpoint import Answer, Endpoint
 from supervisor.monitor.exposition import CONTENT_TYPE, Page
 from supervisor.monitor.meter import Meter
+from supervisor.monitor.meter_view import tell_meter
 from supervisor.monitor.probes import Limits, Signs, why_dead, why_unready
 from supervisor.monitor.queue_view import QueueView, tell_queue
+from supervisor.monitor.vitals import MIB, resident_bytes
 from supervisor.settings import Settings, host_and_port
 from supervisor.shutdown import State
 from supervisor.tenure import Tenure
 
 if TYPE_CHECKING:
     from pools.ingest import IngestPool
-
-MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,7 @@ class Observatory:
         if sample is not None and sample.clock_offset is not None:
             self._meter.clock_offset = sample.clock_offset
         page = Page()
-        self._meter.tell(page)
+        tell_meter(page, self._meter)
         self._tell_worker(page)
         tell_queue(page, sample)
         return Answer(page.text(), content_type=CONTENT_TYPE)
@@ -119,7 +117,7 @@ class Observatory:
             page.add(catalog.LARGEST_CHILD, [(label, round(max(memory_mb, default=0.0) * MIB))])
             page.add_one(catalog.TEMPLATE_UP, int(parts.ingest.template_up))
             page.add_one(catalog.TEMPLATE_RESTARTS, parts.ingest.template_restarts)
-        page.add_one(catalog.WORKER_MEMORY, _resident_bytes())
+        page.add_one(catalog.WORKER_MEMORY, resident_bytes())
         page.add_one(catalog.WORKER_CPU, time.process_time())
         page.add_one(catalog.READY, int(not why_unready(signs, self._limits)))
         page.add(catalog.INFO, [((self._version,), 1)])
@@ -127,10 +125,3 @@ class Observatory:
 
 def _judged(reasons: list[str]) -> Answer:
     return Answer("\n".join(reasons or ["ok"]) + "\n", 503 if reasons else 200)
-
-
-def _resident_bytes() -> int | None:
-    try:
-        return int(slurp("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # elsewhere than on Linux
-        return None

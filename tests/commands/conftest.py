@@ -82,6 +82,12 @@ def bare_url(server: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def without_secrets(db: Connection) -> None:
+    """A worker has declared the kind `greet`, whose payloads have no secrets."""
+    db.execute("INSERT INTO background_kinds (kind, secret_paths) VALUES ('greet', '{}')")
+
+
+@pytest.fixture
 def insert(db: Connection) -> Callable[..., int]:
     """Inserts a row into background_jobs; returns its id."""
 

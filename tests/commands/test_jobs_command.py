@@ -40,6 +40,7 @@ def add_attempt(db: Connection, job_id: int, **columns: Any) -> None:
     )
 
 
+@pytest.mark.usefixtures("without_secrets")
 def test_a_list_as_json_has_every_column_of_the_contract(oomph: Oomph, insert: Insert) -> None:
     job_id = insert(payload=Jsonb({"name": "ada"}), organization_id="acme", priority=2)
     rows = oomph("jobs", "list", "--json").json
@@ -97,6 +98,7 @@ def test_a_pipe_gets_no_colours_and_no_control_characters(oomph: Oomph, insert: 
     assert "\x07" not in out
 
 
+@pytest.mark.usefixtures("without_secrets")
 def test_show_tells_everything_of_a_job_and_its_attempts(oomph: Oomph, insert: Insert, db: Connection) -> None:
     job_id = insert(
         status="dead", attempt=2, claim=2, payload=Jsonb({"name": "ada"}), organization_id="acme", dedupe_key="k1",
@@ -172,6 +174,7 @@ def test_wrong_options_are_wrong_usage(oomph: Oomph) -> None:
     assert "ID" in oomph("jobs", "show", "first").misused()
 
 
+@pytest.mark.usefixtures("without_secrets")
 def test_json_survives_any_payload(oomph: Oomph, insert: Insert) -> None:
     payload = {"text": 'ünï ❤ " \\ \n', "deep": [{"a": [1, 2.5, None, True]}]}
     insert(payload=Jsonb(payload))

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import asyncpg
 import psycopg
+import pytest
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
 from sqlalchemy import create_engine
@@ -15,6 +16,7 @@ from jobs import control, reports
 Insert = Callable[..., int]
 
 
+@pytest.mark.usefixtures("without_secrets")
 def test_sqlalchemy(url: str, insert: Insert) -> None:
     job_id = insert(status="dead", error=Jsonb({"type": "E", "message": "m"}), payload=Jsonb({"name": "ada"}))
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool)
@@ -28,6 +30,7 @@ def test_sqlalchemy(url: str, insert: Insert) -> None:
         assert reports.list_workers(connection) == []
 
 
+@pytest.mark.usefixtures("without_secrets")
 async def test_asyncpg(url: str, insert: Insert) -> None:
     job_id = insert(status="dead", error=Jsonb({"type": "E", "message": "m"}), payload=Jsonb({"name": "ada"}))
     parts = conninfo_to_dict(url)

@@ -136,7 +136,13 @@ async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore)
     due = set(add(db, 20))
     ids, claims = [1, 2, 3], [1, 1, 1]
     some = {"worker_id": worker.id, "pool": "system", "kinds": worker.kinds, "slots": 10}
-    of_task = {"kind": "note", "pool": "system", "max_attempts": 5, "timeout": timedelta(minutes=5)}
+    of_task = {
+        "kind": "note",
+        "pool": "system",
+        "max_attempts": 5,
+        "timeout": timedelta(minutes=5),
+        "trace_context": None,
+    }
     one = {
         "payload": "{}",
         "priority": 1,
@@ -160,6 +166,7 @@ async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore)
             "error": None,
         },
         "job_by_fence": {"id": 1, "claim": 1},
+        "trace_contexts": {"ids": ids},
         "cancels": {"worker_id": worker.id},
         "unknown_claims": {"worker_id": worker.id, "ids": ids, "claims": claims},
         "deregister": {"worker_id": worker.id},

@@ -11,8 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from jobs.outcome import Verdict
 from jobs.task import Pool
 from supervisor.monitor.catalog import CATALOG
-from supervisor.monitor.exposition import Family, Histogram, Page
+from supervisor.monitor.exposition import Family, Page
+from supervisor.monitor.histogram import Histogram
 from supervisor.monitor.meter import MAX_KINDS, OTHER, Meter
+from supervisor.monitor.meter_view import tell_meter
 from supervisor.monitor.probes import Limits, Signs, why_dead, why_unready
 from supervisor.shutdown import State
 
@@ -103,7 +105,7 @@ def test_kinds_of_anybody_share_one_series_beyond_the_limit() -> None:
     meter, page = Meter([Pool.AGENT], ["ours"]), Page()
     for number in range(2 * MAX_KINDS):
         meter.settled(f"kind {number}", Verdict.WORKER_LOST)
-    meter.tell(page)
+    tell_meter(page, meter)
     (attempts,) = (each for each in text_string_to_metric_families(page.text()) if each.name == "oomph_attempts")
     lost = {each.labels["kind"]: each.value for each in attempts.samples if each.labels["verdict"] == "worker_lost"}
     assert len(lost) == MAX_KINDS

