@@ -1,7 +1,10 @@
 """The schema, versioned: SQL files applied in order, once, by one migrator at a time."""
 
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import chain
 from typing import Any, LiteralString
 
 import psycopg
@@ -9,6 +12,12 @@ import psycopg
 # One lock for all schemas of a database: migrations are rare. Any constant does; this one spells "oomph".
 ADVISORY_LOCK = 0x6F6F6D7068
 LOCK_TIMEOUT_MS = 5_000  # a migration that waits behind a long transaction blocks everyone who comes after it
+
+_RECORD: LiteralString = (
+    "CREATE TABLE IF NOT EXISTS background_migrations "
+    "(version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+)
+_CREATE_TABLE = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 
 
 class SchemaError(Exception):
@@ -18,8 +27,13 @@ class SchemaError(Exception):
 @dataclass(frozen=True, slots=True)
 class Migration:
     version: int
-    name: str
+    name: LiteralString
     sql: LiteralString
+
+    @property
+    def recorded(self) -> LiteralString:
+        """The statement that notes that it was applied."""
+        return f"INSERT INTO background_migrations (version, name) VALUES ({self.version}, '{self.name}')"  # noqa: S608
 
 
 def migrations() -> list[Migration]:
@@ -38,38 +52,43 @@ def migrate(url: str) -> list[str]:
     Raises `SchemaError` where the database is of a newer release, and psycopg's `LockNotAvailable` where somebody
     holds a lock for more than five seconds: nothing was changed then, run it again.
     """
-    applied = []
     with psycopg.connect(url, connect_timeout=5, application_name="oomph migrate") as connection:
-        connection.execute("SELECT set_config('lock_timeout', %s, true)", [f"{LOCK_TIMEOUT_MS}ms"])
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
-        _refuse_encoding(connection.info.parameter_status("server_encoding"))
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS background_migrations "
-            "(version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
-        )
-        present = {row[0] for row in connection.execute("SELECT version FROM background_migrations")}
-        _refuse_newer(max(present, default=0))
-        for migration in migrations():
-            if migration.version not in present:
-                connection.execute(migration.sql)
-                connection.execute(
-                    "INSERT INTO background_migrations (version, name) VALUES (%s, %s)",
-                    [migration.version, migration.name],
-                )
-                applied.append(migration.name)
-    return applied
+        return apply(connection.execute)
+
+
+def apply(execute: Callable[[LiteralString], Iterable[Any]]) -> list[str]:
+    """Apply what is missing in a transaction that is open already, and return the names; what `migrate` runs.
+
+    `execute` runs a script of statements without parameters, `%` as it stands, and returns the rows of a query. The
+    caller commits. Raises like `migrate`; the error of a lock is the driver's own.
+    """
+    ((waits,),) = execute("SELECT current_setting('lock_timeout')")
+    execute(f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT_MS}ms', true)")
+    execute(f"SELECT pg_advisory_xact_lock({ADVISORY_LOCK})")
+    ((encoding,),) = execute("SELECT current_setting('server_encoding')")
+    _refuse_encoding(encoding)
+    execute(_RECORD)
+    present = {version for (version,) in execute("SELECT version FROM background_migrations")}
+    _refuse_newer(max(present, default=0))
+    applied = [migration for migration in migrations() if migration.version not in present]
+    for migration in applied:
+        execute(migration.sql)
+        execute(migration.recorded)
+    execute(f"SELECT set_config('lock_timeout', '{waits}', true)")  # the rest of the transaction is the caller's
+    return [migration.name for migration in applied]
+
+
+def tables() -> frozenset[str]:
+    """The names of all tables of this release, but for those of vectors, which are made as models come."""
+    made = (_CREATE_TABLE.findall(migration.sql) for migration in migrations())
+    return frozenset(chain(["background_migrations"], *made))
 
 
 def script() -> str:
     """All migrations as one SQL script, for people who apply schema changes by hand."""
-    parts = [
-        "BEGIN;",
-        "CREATE TABLE IF NOT EXISTS background_migrations",
-        "    (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());",
-    ]
+    parts = ["BEGIN;", f"{_RECORD};"]
     for migration in migrations():
-        parts.append(migration.sql)
-        parts.append(f"INSERT INTO background_migrations VALUES ({migration.version}, '{migration.name}');")  # noqa: S608
+        parts += [migration.sql, f"{migration.recorded};"]
     return "\n".join([*parts, "COMMIT;"])
 
 
