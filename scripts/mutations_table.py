@@ -26,6 +26,7 @@ class Mutation:
 
 CLAIMS = "tests/jobs/test_claims.py::"
 CONTROL = "tests/jobs/test_control.py::"
+BULK = "tests/jobs/test_bulk.py::"
 KEYS = "tests/jobs/test_keys.py::"
 PAUSE = "tests/jobs/test_pause.py::"
 RECOVERY = "tests/jobs/test_recovery.py::"
@@ -39,6 +40,7 @@ INTENTS = "tests/pools/test_ingest_intents.py::"
 LEFTOVERS = "tests/pools/test_ingest_leftovers.py::"
 REACH = "tests/pools/test_reach.py::"
 SWEEP = "tests/pools/test_sweep.py::"
+MANAGER = "tests/worker/test_service_manager.py::"
 
 OLDER = f"{CLAIMS}test_what_an_older_claim_writes_changes_nothing"
 ENDED = f"{CLAIMS}test_a_finished_job_stays_as_it_is"
@@ -227,6 +229,20 @@ MUTATIONS = (
         "found.status IN ('dead', 'cancelled') AND found.queued_copy",
         "found.queued_copy",
         (f"{CONTROL}test_what_does_not_apply_says_why_and_leaves_the_transaction_usable[psycopg_connection]",),
+    ),
+    Mutation(
+        "an operator's retry of many: another look, once a copy was queued",
+        ACTIONS,
+        "FOR try IN 1 .. 3 LOOP",
+        "FOR try IN 3 .. 3 LOOP",
+        (f"{BULK}test_a_copy_that_is_queued_meanwhile_forbids_the_retry_and_breaks_nothing",),
+    ),
+    Mutation(
+        "a schedule run now: its lock",
+        "jobs/sql/lock_schedule.sql",
+        "\n   FOR UPDATE OF s",
+        "",
+        ("tests/jobs/test_run_schedule.py::test_of_two_at_once_one_fires_where_they_must_not_overlap",),
     ),
     Mutation(
         "a removed schedule: its running jobs are left alone",
@@ -447,6 +463,20 @@ MUTATIONS = (
         "if not report.outcome.verdict.is_charged:",
         "if False:",
         ("tests/worker/test_outcomes.py::test_a_refund_that_the_database_refuses_becomes_no_charged_failure",),
+    ),
+    Mutation(
+        "an outage: the end that it kept from being written is refunded",
+        "supervisor/outcomes.py",
+        "pending.report = AttemptReport(Returned(Verdict.LEASE_LOST, why), process=pending.report.process)",
+        "self._settled(fence)\n                continue",
+        ("tests/worker/test_late_outcomes.py::test_it_is_dropped_and_its_refund_is_offered",),
+    ),
+    Mutation(
+        "a fail-over: who takes no writes any more is let go of",
+        "jobs/database.py",
+        "                await connection.close()  # this server lost its role",
+        "                pass  # this server lost its role",
+        ("tests/servers/test_failover.py::test_a_connection_to_a_server_that_lost_its_role_is_not_kept",),
     ),
     # The streak.
     Mutation(
@@ -772,5 +802,27 @@ MUTATIONS = (
         "k.secret_paths || excluded.secret_paths",
         "excluded.secret_paths",
         (f"{FIELDS}test_what_was_secret_stays_so_in_a_release_that_forgets_it",),
+    ),
+    # What a service manager is told.
+    Mutation(
+        "a sign of life: only while work can move",
+        "supervisor/service_manager.py",
+        "return {} if why_dead or self._notify.watchdog is None",
+        "return {} if self._notify.watchdog is None",
+        (f"{MANAGER}test_a_worker_in_which_no_work_can_move_gives_no_sign_of_life[path]",),
+    ),
+    Mutation(
+        "readiness: not before the worker takes jobs",
+        "supervisor/service_manager.py",
+        "if not self._is_ready and not unready:",
+        "if not self._is_ready:",
+        (f"{MANAGER}test_a_manager_hears_of_the_start_of_work_and_of_the_end[path]",),
+    ),
+    Mutation(
+        "the notify socket: no child has it",
+        "supervisor/notify_socket.py",
+        'environment.pop("NOTIFY_SOCKET", "")',
+        'environment.get("NOTIFY_SOCKET", "")',
+        (f"{MANAGER}test_a_manager_hears_of_the_start_of_work_and_of_the_end[path]",),
     ),
 )

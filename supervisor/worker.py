@@ -28,13 +28,14 @@ from supervisor.attempts import Attempts
 from supervisor.clean_up import CleanUp
 from supervisor.listener import Listener
 from supervisor.loop import ended_within, keep_what_is_there
-from supervisor.monitor import vitals
+from supervisor.monitor import condition
 from supervisor.monitor.activity import ActivityWriter
 from supervisor.monitor.meter import Meter
+from supervisor.notify_socket import NotifySocket
 from supervisor.outcomes import OutcomeWriter
 from supervisor.services import run_forever
 from supervisor.settings import Settings
-from supervisor.shutdown import Event, State, next_state
+from supervisor.shutdown import Event, State, grace_seconds, next_state
 from supervisor.signals import ignore_signals, on_signal
 from supervisor.sizing import check_template, ingest_options
 from supervisor.template_news import TemplateNews
@@ -43,7 +44,9 @@ from supervisor.tenure import Tenure
 if TYPE_CHECKING:
     from pools.ingest import IngestPool
     from supervisor.monitor.observatory import Observatory
+    from supervisor.monitor.vitals import Vitals
     from supervisor.notices.sending import Sending
+    from supervisor.service_manager import ServiceManager
     from supervisor.tracing import Tracing
 
 log = logging.getLogger("oomph.worker")
@@ -55,9 +58,17 @@ END_SECONDS = 15.0  # for attempts that were told to end: a coroutine's cancel g
 
 
 class Worker:
-    """One worker process. With `drain` it ends by itself once nothing is left to do."""
+    """One worker process. With `drain` it ends by itself once nothing is left to do; `notify` hears of its life."""
 
-    def __init__(self, settings: Settings, app: App, *, drain: bool = False, tracing: "Tracing | None" = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        app: App,
+        *,
+        drain: bool = False,
+        tracing: "Tracing | None" = None,
+        notify: NotifySocket | None = None,
+    ) -> None:
         self._settings = settings
         self._drain_when_idle = drain
         self._state = State.RUNNING
@@ -101,10 +112,11 @@ class Worker:
         self._activity = ActivityWriter(
             self._database,
             self._meter,
-            lambda: vitals.look(self._attempts, self._pools, self._ingest),
+            lambda: condition.look(self._attempts, self._pools, self._ingest),
             lambda: self._worker.worker_id,
         )
         self._observatory = self._make_observatory()
+        self._service_manager = None if notify is None else self._make_service_manager(notify)
 
     async def run(self) -> int:
         """Serve until a signal, or until nothing is left with `drain`.
@@ -133,6 +145,8 @@ class Worker:
         if self._observatory is not None:
             self._observatory.open()
             self._serve_forever("http", self._observatory.serve_once)
+        if self._service_manager is not None:
+            self._serve_forever("service manager", self._service_manager.report_once)
         await self._database.open()
         for pool in self._pools.values():
             await pool.start()
@@ -198,6 +212,8 @@ class Worker:
             service.cancel()
         if not await ended_within(LEAVE_SECONDS, self._leave()):
             log.warning("the database does not answer; the worker leaves without its goodbye")
+        if self._service_manager is not None:
+            self._service_manager.close()
         ignore_signals()
 
     async def _leave(self) -> None:
@@ -276,6 +292,7 @@ class Worker:
         if self._settings.worker_listen == "on":
             self._listener = Listener(
                 self._settings.worker_listen_url or self._settings.database_url,
+                notify=self._notify,
                 on_connect=self._on_connect,
                 on_jobs=self._on_jobs,
                 on_control=self._on_control,
@@ -342,10 +359,19 @@ class Worker:
     def _make_observatory(self) -> "Observatory | None":
         if not self._settings.worker_http:
             return None
-        from supervisor.monitor.observatory import Observatory, Parts
+        from supervisor.monitor.observatory import Observatory
+
+        return Observatory(self._settings, self._database, self._meter, self._make_vitals())
+
+    def _make_service_manager(self, notify: NotifySocket) -> "ServiceManager":
+        from supervisor.service_manager import ServiceManager
+
+        return ServiceManager(notify, self._make_vitals())
+
+    def _make_vitals(self) -> "Vitals":
+        from supervisor.monitor.vitals import Parts, Vitals
 
         parts = Parts(
-            database=self._database,
             attempts=self._attempts,
             pools=list(self._pools),
             ingest=self._ingest,
@@ -353,7 +379,7 @@ class Worker:
             tenure=lambda: self._tenure,
             listener=lambda: self._listener,
         )
-        return Observatory(self._settings, self._meter, parts)
+        return Vitals(self._settings, parts)
 
     def _on_rescued(self, kind: str) -> None:
         self._meter.settled(kind, Verdict.WORKER_LOST)
@@ -371,6 +397,9 @@ class Worker:
     def _slot_freed(self, pool: Pool, gone: bool) -> None:
         if self._tenure is not None:
             self._tenure.claims.slot_freed(pool, gone)
+
+    async def _notify(self, channel: str) -> None:
+        await self._database.fetch("notify", channel=channel, payload="")
 
     def _on_connect(self) -> None:
         self._worker.claims.wake_all()
@@ -397,5 +426,7 @@ class Worker:
         state = next_state(self._state, event)
         if state is not self._state:
             log.info("%s: %s -> %s", event, self._state, state)
+            if self._state is State.RUNNING and self._service_manager is not None:
+                self._service_manager.stopping(grace_seconds(self._settings.worker_shutdown_seconds))
             self._state = state
             self._news.set()

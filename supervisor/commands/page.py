@@ -30,7 +30,10 @@ def page(
         ),
     ] = "this host",
     path: Annotated[
-        str, typer.Option("--path", metavar="PATH", help="The path of a proxy below which the page is, and which it takes away.")
+        str,
+        typer.Option(
+            "--path", metavar="PATH", help="The path of a proxy below which the page is, and which it takes away."
+        ),
     ] = "",
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,

@@ -1,5 +1,6 @@
 """Which pictures are made of what the database tells."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -12,7 +13,14 @@ from jobs.reports import AttemptRow
 from supervisor.page import pictures
 from supervisor.page.pictures import Column, Curve, Stretch
 
+MAX_POINTS = 180  # of one picture: 3 hours by minute, or a week by hour
 MAX_STRETCHES = 20  # attempts of one time line, the newest
+
+
+def merged(points: Sequence[ActivityPoint]) -> list[ActivityPoint]:
+    """The same in `MAX_POINTS` spans at most: a picture has no room for more."""
+    several = -(-len(points) // MAX_POINTS) or 1
+    return [_together(points[index : index + several]) for index in range(0, len(points), several)]
 
 
 def rates(points: Sequence[ActivityPoint]) -> Markup:
@@ -35,7 +43,7 @@ def runs(points: Sequence[ActivityPoint]) -> Markup:
 
 def memory(points: Sequence[ActivityPoint]) -> Markup | None:
     """How much memory attempts with a process of their own used; None where there were none."""
-    sums = [sum(counts) for counts in zip(*(point.peaks for point in points if point.peaks), strict=False)]
+    sums = _sums([point.peaks for point in points])
     if not any(sums):
         return None
     limit = next((point.limit_mb for point in reversed(points) if point.limit_mb is not None), None)
@@ -60,6 +68,30 @@ def attempts(job: JobRow, rows: Sequence[AttemptRow], now: datetime) -> Markup |
     if len(rows) > MAX_STRETCHES:
         begin = stretches[0].start
     return pictures.time_line(stretches, begin, max(stretch.end for stretch in stretches))
+
+
+def _together(points: Sequence[ActivityPoint]) -> ActivityPoint:
+    if len(points) == 1:
+        return points[0]
+    attempts = Counter[Verdict]()
+    for point in points:
+        attempts.update(point.attempts)
+    known_limits = [point.limit_mb for point in points if point.limit_mb is not None]
+    return ActivityPoint(
+        at=points[0].at,
+        seconds=sum(point.seconds for point in points),
+        attempts=attempts,
+        waits=_sums([point.waits for point in points]),
+        runs=_sums([point.runs for point in points]),
+        peaks=_sums([point.peaks for point in points]),
+        peak_mb=max((point.peak_mb for point in points if point.peak_mb is not None), default=None),
+        limit_mb=known_limits[-1] if known_limits else None,
+    )
+
+
+def _sums(histograms: Sequence[Sequence[int]]) -> list[int]:
+    """Of histograms by the same bounds; one that counted nothing may be empty."""
+    return [sum(counts) for counts in zip(*(each for each in histograms if each), strict=False)]
 
 
 def _percentiles(

@@ -1,4 +1,7 @@
-"""The one place where a payload becomes something that people see."""
+"""The one place where a payload becomes something that people see.
+
+Its secret fields are hidden where rows are read, by `jobs.finding`: what is secret never comes here.
+"""
 
 from jobs.finding import JobRow
 from supervisor.page.visible import as_json

@@ -52,19 +52,30 @@ class Stretch(NamedTuple):
     end: datetime
 
 
+class Box(NamedTuple):
+    """A filled rectangle, from its upper left corner."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
 def columns(given: Sequence[Column], *, title: str) -> Markup:
     """How many attempts ended when, and how: bars, one upon the other."""
     totals = [column.succeeded + column.failed + column.killed for column in given]
     top = _round_up(max(totals, default=0) or 1)
     width = PLOT_WIDTH / max(1, len(given))
     parts = _levels(top)
+    boxes: dict[str, list[Box]] = {"kill": [], "bad": [], "good": []}
     for index, column in enumerate(given):
         height = 0.0
         for style, count in (("kill", column.killed), ("bad", column.failed), ("good", column.succeeded)):
             if count:
                 tall = max(1.0, count / top * PLOT_HEIGHT)
-                parts.append(_box(style, LEFT + index * width, FLOOR - height - tall, max(0.5, width - 0.6), tall))
+                boxes[style].append(Box(LEFT + index * width, FLOOR - height - tall, max(0.5, width - 0.6), tall))
                 height += tall
+    parts.extend(_boxes(style, found) for style, found in boxes.items())
     parts.extend(_time_axis([column.at for column in given]))
     ended, failed = sum(totals), sum(column.failed + column.killed for column in given)
     return _picture(parts, f"{title}: {ended:,} attempts ended, {failed:,} of them in vain.")
@@ -104,13 +115,15 @@ def peaks(bounds: Sequence[float], counts: Sequence[int], limit_mb: float | None
     width = PLOT_WIDTH / len(shown)
     parts = _levels(top)
     every = max(1, math.ceil(len(shown) / 8))
+    boxes = []
     for place, index in enumerate(shown):
         x = LEFT + place * width
         if counts[index]:
             tall = max(1.0, counts[index] / top * PLOT_HEIGHT)
-            parts.append(_box("bar", x + 1, FLOOR - tall, width - 2, tall))
+            boxes.append(Box(x + 1, FLOOR - tall, width - 2, tall))
         if index < len(bounds) and place % every == 0:
             parts.append(_name_below(_short_size(bounds[index]), x + width))
+    parts.append(_boxes("bar", boxes))
     if limit_mb is not None:
         x = LEFT + (_position(bounds, limit_mb) - first) * width
         parts.append(_line("limit", x, TOP, x, FLOOR))
@@ -132,7 +145,7 @@ def time_line(given: Sequence[Stretch], begin: datetime, end: datetime) -> Marku
     for stretch in given:
         x = (stretch.start - begin).total_seconds() / whole * LINE_WIDTH
         wide = max(LINE_WIDTH / 200, (stretch.end - stretch.start).total_seconds() / whole * LINE_WIDTH)
-        bar = _box(stretch.style, min(max(0.0, x), LINE_WIDTH - wide), 1, wide, 8)
+        bar = _boxes(stretch.style, [Box(min(max(0.0, x), LINE_WIDTH - wide), 1, wide, 8)])
         lines.append(
             Markup(
                 '<li><span>{}</span><svg viewBox="0 0 {} 10" preserveAspectRatio="none" aria-hidden="true">{}</svg>'
@@ -170,10 +183,10 @@ def _line(style: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
     return Markup('<line class="{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>').format(style, x1, y1, x2, y2)
 
 
-def _box(style: str, x: float, y: float, width: float, height: float) -> Markup:
-    return Markup('<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>').format(
-        style, x, y, width, height
-    )
+def _boxes(style: str, boxes: Iterable[Box]) -> Markup:
+    """All of a colour as one path: a tenth of what each would take as an element of its own."""
+    path = "".join(f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z" for x, y, width, height in boxes)
+    return Markup('<path class="{}" d="{}"/>').format(style, path) if path else Markup("")
 
 
 def _time_axis(moments: Sequence[datetime]) -> Iterable[Markup]:

@@ -52,6 +52,7 @@ def choose_access(address: Address, token_file: Path | None, actor: str) -> Acce
 
 def serve(database_url: str, address: Address, access: Access) -> None:
     """Answer until told to stop by SIGTERM or Ctrl-C. Raises `CommandError` where the address cannot be listened on."""
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # that it starts and ends is nobody's news
     page = JobsPage(database_url, authenticate=access)
     with _listen(address) as listening:
         config = uvicorn.Config(

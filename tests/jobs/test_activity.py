@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from jobs.activity import JOB_BOUNDS, PEAK_BOUNDS_MB, VERDICTS, ActivityPoint, activity, percentile
 from jobs.database import Database, DatabaseUnavailable
 from jobs.outcome import Verdict
-from jobs.reports import list_workers
+from jobs.reports import AttemptRow, list_kills, list_workers
 from jobs.store import JobStore
 from jobs.worker_report import Counts, WorkerState, prune_activity, write_report
 from tests.jobs.callers import CALLERS, settle
-from tests.jobs.lab import Connection, hire, scalar
+from tests.jobs.lab import Connection, add, hire, scalar
 from tests.jobs.test_control import CONNECTIONS
 
 STATE = WorkerState(slots={"system": {"used": 1, "total": 10}}, memory_mb=61.5)
@@ -140,6 +140,28 @@ async def test_what_is_old_is_removed(db: Connection, database: Database) -> Non
         "SELECT seconds, floor(extract(epoch FROM now() - at) / 3600) FROM background_activity ORDER BY 2"
     )
     assert kept.fetchall() == [(60, 5), (900, 7), (900, 144)]
+
+
+def test_kills_of_a_kind_are_told_with_their_memory_and_its_limit(db: Connection) -> None:
+    (job_id,) = add(db, kind="parcel", status="dead")
+    db.execute(
+        """
+        INSERT INTO background_attempts (job_id, claim, attempt, kind, finished_at, verdict, evidence, charged, is_kill,
+                                         peak_memory_mb, memory_limit_mb, output_tail)
+        SELECT %s, n, n, CASE WHEN n = 1 THEN 'note' ELSE 'parcel' END, now() - n * interval '1 hour', 'oom_killed',
+               '{"why": "too much"}', true, n <> 2, 500 + n, 512, 'long'
+          FROM generate_series(1, 5) AS n
+        """,
+        [job_id],
+    )
+    kills: list[AttemptRow] = list_kills(db, "parcel")
+    assert [(kill.claim, kill.peak_memory_mb, kill.memory_limit_mb) for kill in kills] == [
+        (3, 503, 512),
+        (4, 504, 512),
+        (5, 505, 512),
+    ]
+    assert (kills[0].evidence, kills[0].output_tail, kills[0].error) == ({"why": "too much"}, None, None)
+    assert list_kills(db, "parcel", limit=1) == kills[:1]
 
 
 def test_the_order_of_verdicts_stays_as_it_is_kept() -> None:

@@ -200,6 +200,7 @@ def test_a_viewer_who_takes_nothing_is_let_go(
     monkeypatch.setattr(live_module, "MAX_STREAMS", 1)
     monkeypatch.setattr(live_module, "SEND_SECONDS", 0.2)
     monkeypatch.setattr(live_module, "POLL_SECONDS", 0.01)
+    db.execute("INSERT INTO background_kinds (kind, pool, secret_paths) VALUES ('greet', 'system', '{}')")
     job_id = insert(status="running", payload={"text": "&" * 19_000})
     host, _, port = address.removeprefix("http://").partition(":")
     with socket.create_connection((host, int(port))) as idle:

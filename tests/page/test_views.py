@@ -107,6 +107,7 @@ def test_a_question_that_cannot_be_meant_is_answered_as_such(query: str) -> None
 
 
 def test_a_job_tells_its_whole_story(browser: Browser, insert: Insert, db: Db) -> None:
+    add(db, "kinds", kind="greet", pool="ingest", secret_paths=[])
     started = datetime.now(UTC) - timedelta(minutes=10)
     job_id = insert(
         status="dead",
@@ -254,7 +255,18 @@ def test_nothing_of_a_job_is_obeyed_or_hidden(browser: Browser, insert: Insert, 
     assert browser.get(link).text.count("&lt;script&gt;alert") >= 2
 
 
-def test_a_long_text_is_cut_and_can_be_saved_whole(browser: Browser, insert: Insert) -> None:
+def test_secret_fields_are_nowhere_on_the_page(browser: Browser, insert: Insert, db: Db) -> None:
+    add(db, "kinds", kind="greet", pool="system", secret_paths=["password"])
+    job_id = insert(payload={"user": "ada", "password": "hunter2"})
+    unknown = insert(kind="undeclared", payload={"user": "ben", "password": "hunter2"})
+    for path in (f"/jobs/{job_id}", f"/jobs/{job_id}/files/payload.txt", f"/jobs/{unknown}", "/jobs", "/"):
+        assert "hunter2" not in browser.get(path).text, path
+    assert "ada" in browser.get(f"/jobs/{job_id}").text
+    assert "ben" not in browser.get(f"/jobs/{unknown}").text
+
+
+def test_a_long_text_is_cut_and_can_be_saved_whole(browser: Browser, insert: Insert, db: Db) -> None:
+    add(db, "kinds", kind="greet", pool="system", secret_paths=[])
     job_id = insert(payload={"text": "z" * 50_000 + "\u202e"})
     html = browser.get(f"/jobs/{job_id}").text
     assert len(html) < 40_000

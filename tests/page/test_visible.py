@@ -1,5 +1,6 @@
 """How text, figures and pictures are made, without a server."""
 
+import re
 import unicodedata
 import xml.etree.ElementTree as ElementTree
 from datetime import UTC, datetime, timedelta
@@ -64,6 +65,12 @@ def parsed(picture: Markup) -> ElementTree.Element:
     return ElementTree.fromstring(picture)
 
 
+def boxes(root: ElementTree.Element) -> list[tuple[float, ...]]:
+    """x, y, width and height of all that is filled."""
+    path = re.compile(r"M([\d.-]+) ([\d.-]+)h([\d.-]+)v([\d.-]+)h-[\d.]+z")
+    return [tuple(map(float, found)) for each in root.iter("path") for found in path.findall(each.attrib["d"])]
+
+
 MOMENTS = [NOW + timedelta(minutes=15 * n) for n in range(96)]
 
 
@@ -72,9 +79,13 @@ def test_columns_stay_in_their_picture(counts: list[tuple[int, int, int]]) -> No
     picture = pictures.columns([Column(at, *each) for at, each in zip(MOMENTS, counts, strict=False)], title="<ended>")
     root = parsed(picture)
     assert root.get("aria-label", "").startswith("<ended>: ")
-    for box in root.iter("rect"):
-        assert float(box.attrib["y"]) >= 0
-        assert float(box.attrib["x"]) + float(box.attrib["width"]) <= pictures.WIDTH
+    filled = boxes(root)
+    assert len(filled) == sum(bool(count) for each in counts for count in each)
+    for x, y, width, height in filled:
+        assert x >= pictures.LEFT
+        assert x + width <= pictures.WIDTH
+        assert y >= -3  # what is too small to be seen is drawn as one unit
+        assert y + height <= pictures.FLOOR + 0.1
 
 
 @given(st.lists(st.none() | st.floats(0, 10**5), max_size=96))
@@ -104,7 +115,7 @@ def test_a_limit_stands_between_what_is_below_and_what_is_above() -> None:
     counts = [0] * (len(PEAK_BOUNDS_MB) + 1)
     counts[PEAK_BOUNDS_MB.index(512)] = counts[PEAK_BOUNDS_MB.index(2048)] = 1
     root = parsed(pictures.peaks(PEAK_BOUNDS_MB, counts, 1024, title="Peak memory"))
-    below, above = (float(box.attrib["x"]) for box in root.iter("rect"))
+    below, above = (box[0] for box in boxes(root))
     (limit,) = (float(line.attrib["x1"]) for line in root.iter("line") if line.get("class") == "limit")
     assert below < limit < above
 
@@ -118,8 +129,7 @@ def test_a_time_line_stays_between_its_ends(given_stretches: list[tuple[float, f
     begin, end = min(stretch.start for stretch in stretches), max(stretch.end for stretch in stretches)
     root = parsed(pictures.time_line(stretches, begin, end))
     assert len(list(root.iter("li"))) == len(stretches)
-    for box in root.iter("rect"):
-        x, width = float(box.attrib["x"]), float(box.attrib["width"])
+    for x, _, width, _ in boxes(root):
         assert x >= -0.1
         assert x + width <= pictures.LINE_WIDTH + 0.1
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from jobs import reports
 from jobs.finding import JobRow
-from jobs.reports import AttemptRow, JobReport
+from jobs.reports import AttemptRow, JobReport, KindRow
 from jobs.standing import Standing, standing
 from supervisor.page.desk import Params, View
 from supervisor.page.payloads import payload_text, result_text
@@ -27,6 +27,7 @@ class JobShown:
     job: JobRow
     attempts: Sequence[AttemptRow]
     standing: Standing | None
+    is_declared: bool
     payload: str
     result: str
 
@@ -38,7 +39,9 @@ def _ask(params: Params) -> JobQuestion:
 async def _read(session: Session, question: JobQuestion) -> JobShown:
     report: JobReport = found(await reports.show_job(session.connection, question.id), f"Job {question.id}")
     stands: Standing | None = await standing(session.connection, question.id)
-    return JobShown(report.job, report.attempts, stands, payload_text(report.job), result_text(report.job))
+    kind: KindRow | None = await reports.show_kind(session.connection, report.job.kind)
+    is_declared = kind is not None and kind.pool is not None
+    return JobShown(report.job, report.attempts, stands, is_declared, payload_text(report.job), result_text(report.job))
 
 
 JOB = View("/jobs/{id:int}", "job.html", _ask, _read)

@@ -8,6 +8,7 @@ from jobs import reports
 from jobs.activity import ActivityPoint, activity
 from jobs.reports import KindRow
 from supervisor.page.access import Refused
+from supervisor.page.charts import merged
 from supervisor.page.desk import Params, View
 from supervisor.page.reading import Session
 from supervisor.page.views.questions import found, one_of, word
@@ -49,11 +50,9 @@ def _ask(params: Params) -> KindQuestion:
 
 
 async def _read(session: Session, question: KindQuestion) -> KindShown:
-    row: KindRow | None = await reports.show_kind(session.connection, question.name)
-    past: list[ActivityPoint] = await activity(
-        session.connection, kind=question.name, span=timedelta(hours=question.hours)
-    )
-    return KindShown(found(row, f"The kind {question.name}"), past)
+    kind: KindRow = found(await reports.show_kind(session.connection, question.name), f"The kind {question.name}")
+    past: list[ActivityPoint] = await activity(session.connection, kind=kind.kind, span=timedelta(hours=question.hours))
+    return KindShown(kind, merged(past))
 
 
 KINDS = View("/kinds", "kinds.html", _ask_all, _read_all)
