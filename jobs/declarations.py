@@ -45,4 +45,7 @@ async def _declare(session: Session, tasks: Sequence[Task[Any]]) -> None:
             max_attempts=[task.max_attempts for task in tasks],
             timeouts=[task.timeout for task in tasks],
             important=[task.important for task in tasks],
+            keep_succeeded=[task.retention.succeeded for task in tasks],
+            keep_dead=[task.retention.dead for task in tasks],
+            keep_cancelled=[task.retention.cancelled for task in tasks],
         )

@@ -17,6 +17,7 @@ MAX_PAYLOAD_BYTES = 1 << 20  # a payload names things, it does not carry them
 MAX_ATTEMPTS = 1_000
 MAX_TIMEOUT = timedelta(days=7)
 MAX_DELAY = timedelta(days=3_650)  # who waits longer has mixed up units, and PostgreSQL's clock ends somewhere
+MAX_RETENTION = timedelta(days=36_500)
 
 _KIND = re.compile(r"[a-z0-9][a-z0-9_.:-]*")
 
@@ -70,6 +71,28 @@ class Snooze(Exception):
         self.delay = delay
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long a finished job is kept, by how it ended: zero is for ever, None leaves it to the worker's settings.
+
+    Raises `TypeError` or `ValueError` for anything else than a time of up to a hundred years.
+    """
+
+    succeeded: timedelta | None = None
+    dead: timedelta | None = None
+    cancelled: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        given: dict[str, object] = {"succeeded": self.succeeded, "dead": self.dead, "cancelled": self.cancelled}
+        for status, keep in given.items():
+            if keep is None:
+                continue
+            if not isinstance(keep, timedelta):
+                raise TypeError(f"Retention: {status} must be a timedelta or None, not {keep!r}")
+            if not timedelta(0) <= keep <= MAX_RETENTION:
+                raise ValueError(f"Retention: {status}={keep} is outside 0 to {MAX_RETENTION}")
+
+
 P = TypeVar("P", bound=Payload)
 
 
@@ -79,8 +102,9 @@ class Task(Generic[P]):
 
     `max_attempts` counts charged attempts. `timeout` bounds one attempt. `memory_mb` (pool `ingest` only) asks for
     more or less than `WORKER_INGEST_MEMORY_MB`, in MiB. An exception of a type in `permanent_errors` makes the job
-    dead at once. Of each dead job of an `important` kind the owners get a notice. Raises `ValueError` or `TypeError`
-    where the declaration itself is wrong.
+    dead at once. Of each dead job of an `important` kind the owners get a notice. `retention` says how long its
+    finished jobs are kept, where the worker's settings are not to. Raises `ValueError` or `TypeError` where the
+    declaration itself is wrong.
     """
 
     kind: str
@@ -92,6 +116,7 @@ class Task(Generic[P]):
     memory_mb: int | None = None
     permanent_errors: tuple[type[Exception], ...] = ()
     important: bool = False
+    retention: Retention = Retention()
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str):
@@ -124,6 +149,9 @@ class Task(Generic[P]):
             raise ValueError(f"{self.kind}: memory_mb={self.memory_mb} must be at least 1")
         if not isinstance(self.important, bool):
             raise TypeError(f"{self.kind}: important must be True or False, not {self.important!r}")
+        retention: object = self.retention
+        if not isinstance(retention, Retention):
+            raise TypeError(f"{self.kind}: retention must be a Retention, not {self.retention!r}")
         permanent: object = self.permanent_errors
         if not isinstance(permanent, tuple) or not all(
             isinstance(error, type) and issubclass(error, Exception) for error in permanent
