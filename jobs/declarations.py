@@ -47,5 +47,6 @@ async def _declare(session: Session, tasks: Sequence[Task[Any]]) -> None:
             important=[task.important for task in tasks],
             keep_succeeded=[task.retention.succeeded for task in tasks],
             keep_dead=[task.retention.dead for task in tasks],
+            max_per_organization=[task.max_per_organization for task in tasks],
             keep_cancelled=[task.retention.cancelled for task in tasks],
         )

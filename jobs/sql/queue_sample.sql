@@ -20,17 +20,20 @@ SELECT known.kind, known.pool, known.paused, known.kill_streak, known.kinds, dat
        SELECT least(sum(due.jobs), %(limit)s::integer) AS due, min(due.oldest) AS oldest,
               least(sum(scheduled.jobs), %(limit)s::integer) AS scheduled
          FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS level (priority)
+        CROSS JOIN (VALUES (true), (false)) AS side (is_nobodys)
         CROSS JOIN LATERAL (
               SELECT count(*) AS jobs, min(entry.run_after) AS oldest
                 FROM (SELECT job.run_after FROM background_jobs AS job
-                       WHERE job.kind = known.kind AND job.priority = level.priority AND job.status = 'queued'
+                       WHERE job.kind = known.kind AND job.priority = level.priority
+                         AND (job.organization_id IS NULL) = side.is_nobodys AND job.status = 'queued'
                          AND NOT job.blocked AND job.run_after <= statement_timestamp()
                        ORDER BY job.run_after, job.id LIMIT %(limit)s::integer) AS entry
               ) AS due
         CROSS JOIN LATERAL (
               SELECT count(*) AS jobs
                 FROM (SELECT FROM background_jobs AS job
-                       WHERE job.kind = known.kind AND job.priority = level.priority AND job.status = 'queued'
+                       WHERE job.kind = known.kind AND job.priority = level.priority
+                         AND (job.organization_id IS NULL) = side.is_nobodys AND job.status = 'queued'
                          AND NOT job.blocked AND job.run_after > statement_timestamp()
                        ORDER BY job.run_after, job.id LIMIT %(limit)s::integer) AS entry
               ) AS scheduled
