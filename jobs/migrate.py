@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import IsolationLevel, errors
+from psycopg.pq import TransactionStatus
 
 from jobs.migrations import How, Migration, Step, migrations
 
@@ -125,7 +126,8 @@ def _turn(guard: psycopg.Connection[Any]) -> Iterator[None]:
     while True:
         with guard.transaction():
             guard.execute("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
-            row = guard.execute("SELECT pg_try_advisory_xact_lock(%s)", [ADVISORY_LOCK]).fetchone()
+            # Without parameters: they would leave a portal open, and that its snapshot.
+            row = guard.execute(f"SELECT pg_try_advisory_xact_lock({ADVISORY_LOCK})").fetchone()
             if row is not None and row[0]:
                 yield
                 return
@@ -191,7 +193,7 @@ def _build(connection: psycopg.Connection[Any], step: Step) -> None:
             connection.execute(f"DROP INDEX CONCURRENTLY {step.index}")
         connection.execute(step.sql)
     finally:
-        if not connection.closed:
+        if connection.info.transaction_status is TransactionStatus.IDLE:
             connection.execute("RESET lock_timeout")
 
 
