@@ -25,9 +25,10 @@ cli = typer.Typer(
     name="oomph",
     cls=OomphGroup,
     help="Oomph: a PostgreSQL job worker that survives the jobs it runs.",
-    epilog="`oomph COMMAND --help` tells more. The database is DATABASE_URL, --database URL or --embedded DIR.",
+    epilog="`oomph COMMAND --help` tells more. The database is DATABASE_URL, --database URL or --embedded DIR.\n\n"
+    "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 75 try again (a worker whose loop was blocked while it "
+    "lost its lease), 130 ended by Ctrl-C.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

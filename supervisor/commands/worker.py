@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from supervisor.commands.completion import choices
 from supervisor.commands.options import AppSpec, DatabaseUrl, EmbeddedFolder, one_of, refuse_two_databases
 from supervisor.logs import LEVELS
 from supervisor.serve import Options, serve
@@ -17,7 +18,10 @@ def worker(
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
     drain: Annotated[bool, typer.Option("--drain", help="End once nothing is left to do.")] = False,
-    log_level: Annotated[str, typer.Option(metavar="LEVEL", help=f"One of {', '.join(LEVELS)}.")] = "info",
+    log_level: Annotated[
+        str,
+        typer.Option(metavar="LEVEL", help=f"One of {', '.join(LEVELS)}.", autocompletion=choices(*LEVELS)),
+    ] = "info",
 ) -> None:
     """Run jobs until told to stop by SIGTERM or Ctrl-C.
 
