@@ -20,12 +20,14 @@ from supervisor.target import Target, errors_explained, open_connection
 
 if TYPE_CHECKING:
     import psycopg
+    from rich.console import ConsoleDimensions
 
     from jobs.overview import Overview
     from supervisor.commands.top_view import Moment
 
 LOOK_SECONDS = 1.0
 SHARE = 20  # times what a look took, until the next: a server that is busy is asked less often
+USUAL_SIZE = (80, 24)  # of a terminal that does not know its own
 DRAW_SECONDS = 0.25  # how soon a change of the window's size shows
 
 
@@ -127,6 +129,14 @@ def _watching(target: Target) -> Iterator[Watcher]:
         watcher.stop()
 
 
+def _size_of_window() -> "ConsoleDimensions":
+    """As the terminal has it now; COLUMNS and LINES, where a shell has exported them, are of an earlier moment."""
+    from rich.console import ConsoleDimensions
+
+    size = os.get_terminal_size(sys.stdout.fileno())
+    return ConsoleDimensions(size.columns or USUAL_SIZE[0], size.lines or USUAL_SIZE[1])
+
+
 def _leave(number: int, _frame: object) -> None:
     """By an exception, so that the terminal gets its screen and its settings back."""
     raise SystemExit(128 + number)
@@ -151,6 +161,7 @@ def _watch(target: Target) -> None:
             moments = watcher.moments
             kinds = len(moments[-1].overview.kinds) if moments else 0
             scroll = max(0, min(scroll, kinds - 1))
+            console.size = _size_of_window()
             screen = Screen(place, moments, datetime.now(UTC), watcher.trouble, orders[order], scroll)
             live.update(screen.draw(*console.size), refresh=True)
             page = max(1, console.height // 2)
