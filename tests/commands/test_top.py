@@ -225,7 +225,7 @@ def test_in_tmux(url: str, fleet: UUID) -> None:
     try:
         wait_for(lambda: "BLOCKED" in tmux("capture-pane", "-p"), "the screen in tmux")
         tmux("resize-window", "-x", "40", "-y", "10")
-        narrow = re.compile(r"^KIND +RUNNING +DUE( +OLDEST)? *\n(wave.*\n)?greet", re.MULTILINE)
+        narrow = re.compile(r"^KIND +RUNNING +DUE( +OLDEST)?( +STATE)?\ngreet", re.MULTILINE)
         wait_for(lambda: narrow.search(tmux("capture-pane", "-p")), "a screen without room for every column")
         tmux("send-keys", "q")
         wait_for(lambda: "greet" not in tmux("capture-pane", "-p"), "its end")
