@@ -94,7 +94,9 @@ def _print_paragraphs(titles: Sequence[str], cells: "Iterable[Sequence[Text]]") 
         if number:
             typer.echo()
         for title, text in zip(titles, texts, strict=True):
-            for place, part in enumerate(textwrap.wrap(text.plain, room)):
+            for place, part in enumerate(
+                textwrap.wrap(text.plain, room, break_long_words=False, break_on_hyphens=False)
+            ):
                 head = Text(("" if place else title).ljust(margin), "bold")
                 _print_styled(head.append(part, text.style))
 
