@@ -214,12 +214,7 @@ def list_schedules(db: Any, *, limit: int = MAX_LIMIT) -> Any:
 
 def list_workers(db: Any, *, limit: int = MAX_LIMIT) -> Any:
     """The workers, newest first: a list of `WorkerRow`. One that ended in order is not there any more."""
-    return run(db, workers(limit=limit))
-
-
-def workers(*, limit: int) -> Program[list[WorkerRow]]:
-    """What `list_workers` runs, as a step of a larger program."""
-    return _rows(WorkerRow, "list_workers", limit=_bounded(limit))
+    return run(db, _rows(WorkerRow, "list_workers", limit=_bounded(limit)))
 
 
 def list_audit(db: Any, *, before: int | None = None, limit: int = 50) -> Any:

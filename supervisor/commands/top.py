@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import psycopg
     from rich.console import ConsoleDimensions
 
-    from jobs.overview import Overview
+    from jobs.live import Scene
     from supervisor.commands.top_view import Moment
 
 LOOK_SECONDS = 1.0
@@ -49,32 +49,32 @@ def top(
             _watch(target)
 
 
-def _look(connection: "psycopg.Connection[tuple[object, ...]]") -> "Overview":
-    from jobs.overview import look
+def _look(connection: "psycopg.Connection[tuple[object, ...]]") -> "Scene":
+    from jobs.live import look
 
-    found: Overview = look(connection)
+    found: Scene = look(connection)
     connection.rollback()  # it has written nothing, and must not keep the server from cleaning up
     return found
 
 
-def _print_once(overview: "Overview", *, as_json: bool) -> None:
+def _print_once(scene: "Scene", *, as_json: bool) -> None:
     from supervisor.commands.top_view import KIND_COLUMNS, ORDERS, POOL_COLUMNS, pools, worker_columns
 
     if as_json:
         print_json(
             {
-                "pools": pools(overview),
-                "kinds": overview.kinds,
-                "kinds_left_out": overview.left_out,
-                "workers": overview.workers,
+                "pools": pools(scene),
+                "kinds": scene.kinds,
+                "kinds_left_out": scene.left_out,
+                "workers": scene.workers,
             }
         )
         return
-    print_table(POOL_COLUMNS, pools(overview), empty="no pools: no worker has declared a kind")
+    print_table(POOL_COLUMNS, pools(scene), empty="no pools: no worker has declared a kind")
     typer.echo()
-    print_table(KIND_COLUMNS, sorted(overview.kinds, key=ORDERS["waiting"]), empty="no kinds")
+    print_table(KIND_COLUMNS, sorted(scene.kinds, key=ORDERS["waiting"]), empty="no kinds")
     typer.echo()
-    print_table(worker_columns(datetime.now(UTC)), overview.workers, empty="no workers: `oomph worker` starts one")
+    print_table(worker_columns(datetime.now(UTC)), scene.workers, empty="no workers: `oomph worker` starts one")
 
 
 class Watcher:
@@ -112,10 +112,10 @@ class Watcher:
         from supervisor.commands.top_view import Moment
 
         began = time.monotonic()
-        overview = _look(connection)
+        scene = _look(connection)
         now = time.monotonic()
         kept = [moment for moment in self.moments if moment.at >= now - self._rate_seconds]
-        self.moments = [*kept, Moment(now, overview)]
+        self.moments = [*kept, Moment(now, scene)]
         self.trouble = ""
         return max(LOOK_SECONDS - (now - began), SHARE * (now - began) - (now - began))
 
@@ -159,7 +159,7 @@ def _watch(target: Target) -> None:
     ):
         while watcher.refusal is None:
             moments = watcher.moments
-            kinds = len(moments[-1].overview.kinds) if moments else 0
+            kinds = len(moments[-1].scene.kinds) if moments else 0
             scroll = max(0, min(scroll, kinds - 1))
             console.size = _size_of_window()
             screen = Screen(place, moments, datetime.now(UTC), watcher.trouble, orders[order], scroll)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from jobs.overview import KindNow, Overview, WorkerNow
+from jobs.live import KindNow, Scene, WorkerNow
 from jobs.queue_sample import COUNT_LIMIT
 from supervisor.commands.output import GAP, Column, first_line, printable, shown, span
 
@@ -43,7 +43,7 @@ class Moment:
     """One look, and when it was made by a monotonic clock."""
 
     at: float
-    overview: Overview
+    scene: Scene
 
 
 ORDERS: dict[str, Callable[[KindNow], tuple[object, ...]]] = {
@@ -61,21 +61,21 @@ def rates(moments: Sequence[Moment]) -> Rates:
         return Rates()
     first, last = moments[0], moments[-1]
     seconds = last.at - first.at
-    arrived = last.overview.inserted - first.overview.inserted
+    arrived = last.scene.inserted - first.scene.inserted
     if seconds <= 0 or arrived < 0:  # somebody reset the server's statistics
         return Rates()
-    before, after = first.overview.open, last.overview.open
+    before, after = first.scene.open, last.scene.open
     ended = None if before is None or after is None else max(0, arrived - (after - before))
     return Rates(arrived / seconds, None if ended is None else ended / seconds)
 
 
-def pools(overview: Overview) -> list[PoolNow]:
+def pools(scene: Scene) -> list[PoolNow]:
     """The pools that anybody serves or that have jobs, by name."""
-    alive = [each.worker for each in overview.workers if each.worker.alive]
-    names = {kind.pool for kind in overview.kinds if kind.pool} | {pool for worker in alive for pool in worker.pools}
+    alive = [each for each in scene.workers if each.alive]
+    names = {kind.pool for kind in scene.kinds if kind.pool} | {pool for worker in alive for pool in worker.pools}
     found = []
     for name in sorted(names):
-        ours = [kind for kind in overview.kinds if kind.pool == name]
+        ours = [kind for kind in scene.kinds if kind.pool == name]
         found.append(
             PoolNow(
                 name,
@@ -120,16 +120,16 @@ KIND_COLUMNS: list[Column[KindNow]] = [
 
 def worker_columns(now: datetime) -> list[Column[WorkerNow]]:
     return [
-        Column("WORKER", lambda row: f"{row.worker.host} {row.worker.pid}", flexible=True),
+        Column("WORKER", lambda row: f"{row.host} {row.pid}", flexible=True),
         Column("RUNNING", lambda row: count(row.running), right=True),
         Column(
             "STATE",
-            lambda row: "alive" if row.worker.alive else "lost",
-            style=lambda row: "green" if row.worker.alive else "red",
+            lambda row: "alive" if row.alive else "lost",
+            style=lambda row: "green" if row.alive else "red",
         ),
-        Column("UP", lambda row: span(now - row.worker.started_at) if row.worker.alive else "", right=True),
-        Column("POOLS", lambda row: ",".join(row.worker.pools)),
-        Column("VERSION", lambda row: row.worker.version),
+        Column("UP", lambda row: span(now - row.started_at) if row.alive else "", right=True),
+        Column("POOLS", lambda row: ",".join(row.pools)),
+        Column("VERSION", lambda row: row.version),
     ]
 
 
@@ -145,20 +145,20 @@ class Screen:
     scroll: int = 0
 
     @property
-    def overview(self) -> Overview | None:
-        return self.moments[-1].overview if self.moments else None
+    def scene(self) -> Scene | None:
+        return self.moments[-1].scene if self.moments else None
 
     def headline(self) -> str:
         """The figures of the whole database, in one line."""
-        overview = self.overview
-        if overview is None:
+        scene = self.scene
+        if scene is None:
             return f"{self.place}: looking"
-        alive = sum(each.worker.alive for each in overview.workers)
-        lost = len(overview.workers) - alive
+        alive = sum(each.alive for each in scene.workers)
+        lost = len(scene.workers) - alive
         speed = rates(self.moments)
         figures = [
             f"{alive} workers" + (f", {lost} lost" if lost else ""),
-            f"{sum(kind.running for kind in overview.kinds):,} running",
+            f"{sum(kind.running for kind in scene.kinds):,} running",
             *([] if speed.arriving is None else [f"{speed.arriving:,.1f}/s arrive"]),
             *([] if speed.ending is None else [f"{speed.ending:,.1f}/s end"]),
         ]
@@ -176,17 +176,17 @@ class Screen:
         if self.trouble:
             parts.append(line(self.trouble, "bold red"))
         foot = line(f"q ends, s sorts (by {self.order}), arrows scroll    {shown(self.now.astimezone(UTC))} UTC", "dim")
-        overview = self.overview
-        if overview is None:
+        scene = self.scene
+        if scene is None:
             return Group(*parts, foot)
         room = height - len(parts) - 1
-        of_pools = pools(overview)[: max(0, room - 1)]
+        of_pools = pools(scene)[: max(0, room - 1)]
         if of_pools:
             parts.append(fitted(POOL_COLUMNS, of_pools, width))
             room -= len(of_pools) + 1
-        workers = overview.workers[: max(0, min(len(overview.workers), room // 3, room - LEAST_KINDS - 2))]
+        workers = scene.workers[: max(0, min(len(scene.workers), room // 3, room - LEAST_KINDS - 2))]
         room -= len(workers) + 1 if workers else 0
-        kinds = sorted(overview.kinds, key=ORDERS[self.order])[self.scroll :][: max(0, room - 1)]
+        kinds = sorted(scene.kinds, key=ORDERS[self.order])[self.scroll :][: max(0, room - 1)]
         if kinds:
             parts.append(fitted(KIND_COLUMNS, kinds, width))
         if workers:

@@ -16,9 +16,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from rich.console import Console
 
-from jobs.overview import KindNow, Overview, WorkerNow
+from jobs.live import KindNow, Scene, WorkerNow
 from jobs.queue_sample import COUNT_LIMIT
-from jobs.reports import WorkerRow
 from supervisor.commands.keyboard import keys
 from supervisor.commands.top_view import Moment, Rates, Screen, count, rates
 from supervisor.testing import wait_for
@@ -35,13 +34,11 @@ def kind(name: str, **more: int) -> KindNow:
 
 
 def worker(host: str, *, alive: bool = True) -> WorkerNow:
-    started = NOW - timedelta(hours=1)
-    row = WorkerRow(uuid4(), host, 7, "1.0", ["system"], ["a"], started, NOW + timedelta(seconds=9), None, alive)
-    return WorkerNow(row, 3)
+    return WorkerNow(uuid4(), host, 7, "1.0", ["system"], NOW - timedelta(hours=1), alive, running=3)
 
 
-def overview(*kinds: KindNow, inserted: int = 0, workers: list[WorkerNow] | None = None) -> Overview:
-    return Overview(kinds, 0, workers or [], inserted)
+def scene(*kinds: KindNow, inserted: int = 0, workers: list[WorkerNow] | None = None) -> Scene:
+    return Scene(kinds, 0, workers or [], inserted)
 
 
 def drawn(screen: Screen, width: int, height: int) -> list[str]:
@@ -69,15 +66,15 @@ def fleet(db: Connection, insert: Callable[..., int]) -> UUID:
 
 
 def test_rates_are_what_came_and_what_is_not_there_any_more() -> None:
-    before = Moment(100.0, overview(kind("a", due=10, running=2), inserted=1000))
-    after = Moment(110.0, overview(kind("a", due=30, running=2), inserted=1100))
+    before = Moment(100.0, scene(kind("a", due=10, running=2), inserted=1000))
+    after = Moment(110.0, scene(kind("a", due=30, running=2), inserted=1100))
     assert rates([before, after]) == Rates(arriving=10.0, ending=8.0)
     assert rates([before]) == rates([]) == Rates()
-    too_many = Moment(110.0, overview(kind("a", due=COUNT_LIMIT), inserted=1100))
+    too_many = Moment(110.0, scene(kind("a", due=COUNT_LIMIT), inserted=1100))
     assert rates([before, too_many]) == Rates(arriving=10.0, ending=None)
-    reset = Moment(110.0, overview(inserted=0))
+    reset = Moment(110.0, scene(inserted=0))
     assert rates([before, reset]) == Rates()
-    late = Moment(110.0, overview(kind("a", due=50), inserted=1000))  # the server's counter lags behind its rows
+    late = Moment(110.0, scene(kind("a", due=50), inserted=1000))  # the server's counter lags behind its rows
     assert rates([before, late]) == Rates(arriving=0.0, ending=0.0)
 
 
@@ -86,7 +83,7 @@ def test_rates_are_what_came_and_what_is_not_there_any_more() -> None:
 def test_a_screen_is_never_wider_or_higher_than_the_window(width: int, height: int) -> None:
     kinds = [kind(f"a-kind-with-a-rather-long-name-{number}\x1b[2J", due=number) for number in range(50)]
     workers = [worker(f"a-host-with-a-long-name-{number}", alive=number != 1) for number in range(20)]
-    moments = [Moment(1.0, overview(*kinds, workers=workers))]
+    moments = [Moment(1.0, scene(*kinds, workers=workers))]
     for trouble in ("", "the database does not answer: " + "x" * 200):
         lines = drawn(Screen("db.example:5432", moments, NOW, trouble), width, height)
         assert max(map(len, lines)) <= width
@@ -95,7 +92,7 @@ def test_a_screen_is_never_wider_or_higher_than_the_window(width: int, height: i
 
 
 def test_kinds_are_sorted_and_scrolled_and_the_name_stays_when_columns_go() -> None:
-    moments = [Moment(1.0, overview(kind("b", due=5, running=1), kind("a", due=1, running=9), kind("c")))]
+    moments = [Moment(1.0, scene(kind("b", due=5, running=1), kind("a", due=1, running=9), kind("c")))]
     screen = Screen("place", moments, NOW)
 
     def names(screen: Screen, width: int = 80) -> list[str]:
@@ -130,7 +127,7 @@ def test_as_json_it_is_one_object(oomph: Oomph, fleet: UUID) -> None:
         {"pool": "system", "workers": 1, "running": 1, "due": 3, "scheduled": 0, "blocked": 0},
     ]
     assert {row["kind"]: (row["due"], row["running"]) for row in told["kinds"]} == {"greet": (3, 0), "wave": (0, 1)}
-    assert [(each["worker"]["id"], each["running"]) for each in told["workers"]] == [(str(fleet), 1)]
+    assert [(each["id"], each["running"]) for each in told["workers"]] == [(str(fleet), 1)]
 
 
 def test_on_a_terminal_it_lives_until_q(url: str, db: Connection, fleet: UUID, insert: Callable[..., int]) -> None:

@@ -5,12 +5,13 @@ Like `jobs.reports`, on any connection, and awaited where that is asynchronous; 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from jobs.connection import Program, Statement, run
+from jobs.connection import Program, Row, Statement, run
 from jobs.queue_sample import COUNT_LIMIT, MAX_KINDS, STATEMENT_MS
-from jobs.reports import MAX_LIMIT, WorkerRow, workers
+from jobs.reports import MAX_LIMIT
 from jobs.sql import statement
 
 
@@ -35,12 +36,20 @@ class KindNow:
 
 @dataclass(frozen=True, slots=True)
 class WorkerNow:
-    worker: WorkerRow
+    """One worker process. It is `alive` while its lease holds by the database's clock."""
+
+    id: UUID
+    host: str
+    pid: int
+    version: str
+    pools: Sequence[str]
+    started_at: datetime
+    alive: bool
     running: int
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class Scene:
     """One look. `left_out` kinds are not in it; `inserted` counts all jobs that were ever written."""
 
     kinds: Sequence[KindNow]
@@ -58,15 +67,15 @@ class Overview:
 
 
 def look(db: Any) -> Any:
-    """An `Overview`, in the transaction that `db` has open; its statements are bounded by a second from then on."""
+    """A `Scene`, in the transaction that `db` has open; its statements are bounded by a second from then on."""
     return run(db, _look())
 
 
-def _look() -> Program[Overview]:
+def _look() -> Program[Scene]:
     yield Statement(statement("by_index"), {"milliseconds": STATEMENT_MS})
     sampled = yield Statement(statement("queue_sample"), {"kinds": MAX_KINDS, "limit": COUNT_LIMIT})
     rows = yield Statement(statement("running_now"), {"limit": COUNT_LIMIT})
-    found = yield from workers(limit=MAX_LIMIT)
+    workers = yield Statement(statement("list_workers"), {"limit": MAX_LIMIT})
     inserted = yield Statement(statement("inserted_so_far"), {})
     running: dict[str, int] = {}
     by_worker: dict[UUID | None, int] = {}
@@ -79,12 +88,17 @@ def _look() -> Program[Overview]:
         KindNow(kind, pool, paused, streak, due, scheduled, blocked, running.pop(kind, 0), max(0.0, age or 0.0))
         for kind, pool, paused, streak, _, _, due, scheduled, blocked, age in sampled
     ]
-    return Overview(
+    return Scene(
         kinds=[*kinds, *_undeclared(running, pools)],
         left_out=sampled[0][4] - len(sampled) if sampled else 0,
-        workers=[WorkerNow(row, by_worker.get(row.id, 0)) for row in found],
+        workers=[_worker(row, by_worker.get(row[0], 0)) for row in workers],
         inserted=inserted[0][0],
     )
+
+
+def _worker(row: Row, running: int) -> WorkerNow:
+    worker_id, host, pid, version, pools, _kinds, started_at, _until, _lost_at, alive, *_ = row
+    return WorkerNow(worker_id, host, pid, version, pools, started_at, alive, running)
 
 
 def _undeclared(running: Mapping[str, int], pools: Mapping[str, str]) -> list[KindNow]:

@@ -7,7 +7,7 @@ import asyncpg
 import psycopg
 
 from jobs.enqueue import enqueue
-from jobs.overview import Overview, look
+from jobs.live import Scene, look
 from jobs.queue_sample import COUNT_LIMIT
 from jobs.sql import statement
 from jobs.store import JobStore
@@ -25,10 +25,10 @@ async def test_what_waits_and_runs_is_told_by_kind_and_worker(url: str, db: Conn
     await worker.claim(slots=2)
     db.execute("UPDATE background_jobs SET blocked = true WHERE concurrency_key = 'k'")
     with psycopg.connect(url) as connection:
-        found: Overview = look(connection)
+        found: Scene = look(connection)
     note = next(kind for kind in found.kinds if kind.kind == "note")
     assert (note.pool, note.due, note.blocked, note.running, note.waiting) == ("system", 1, 1, 2, 2)
-    assert [(each.worker.id, each.running) for each in found.workers] == [(worker.id, 2)]
+    assert [(each.id, each.running) for each in found.workers] == [(worker.id, 2)]
     assert found.open == 4
     assert found.left_out == 0
     connection = await asyncpg.connect(**asyncpg_arguments(url))
@@ -46,7 +46,7 @@ def test_a_kind_that_nobody_declared_is_shown_while_it_runs(url: str, db: Connec
         [uuid4()],
     )
     with psycopg.connect(url) as connection:
-        found: Overview = look(connection)
+        found: Scene = look(connection)
     assert [(kind.kind, kind.pool, kind.running) for kind in found.kinds] == [("by-hand", "ingest", 1)]
 
 
