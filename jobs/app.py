@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, cast
 
 from pydantic import BaseModel
 
-from jobs.task import MAX_DELAY, Payload, Pool, Task
+from jobs.task import MAX_DELAY, P, Payload, Pool, Task
 
 
 class JobContext(Protocol):
@@ -52,18 +52,19 @@ class JobContext(Protocol):
         ...
 
 
-HandlerFunction = Callable[..., Awaitable[BaseModel | None] | BaseModel | None]
+Done = Awaitable[BaseModel | None] | BaseModel | None
+HandlerFunction = Callable[[P], Done] | Callable[[P, JobContext], Done]
 
 
 @dataclass(frozen=True, slots=True)
-class Handler:
+class Handler(Generic[P]):
     """Binds a task to the coroutine function or plain function that does the work.
 
     `function` takes `(payload)` or `(payload, job)`. Raises `TypeError` for any other signature.
     """
 
-    task: Task[Any]
-    function: HandlerFunction
+    task: Task[P]
+    function: HandlerFunction[P]
     takes_context: bool = field(init=False)
     is_async: bool = field(init=False)
     secret_paths: tuple[str, ...] = field(init=False)
@@ -114,18 +115,23 @@ class Tick(Payload):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Enqueue `task` at every point of a fixed grid in UTC: the Unix epoch + n x `every`.
+    """Enqueue `task` at every point of a grid: by `every` or by `cron`, one of the two.
 
-    `grace` is how late an occurrence may fire before `misfire` decides. With `overlap` queue, an occurrence waits
-    for the one before it; with skip it is dropped; with allow both run.
+    `every`: the Unix epoch + n x `every`, fixed in UTC. `cron`: five fields as Debian's cron reads them, on the clock
+    of `timezone`, an IANA name, by default UTC; `jobs.cron` says what happens where that clock jumps. `grace` is how
+    late an occurrence may fire before `misfire` decides. With `overlap` queue, an occurrence waits for the one before
+    it; with skip it is dropped; with allow both run. Raises `ValueError` or `TypeError` where the declaration itself is
+    wrong, or where this host does not know the time zone.
     """
 
     name: str
     task: Task[Tick]
-    every: timedelta
+    every: timedelta | None = None
     misfire: Misfire = Misfire.LATEST
     overlap: Overlap = Overlap.SKIP
     grace: timedelta = timedelta(minutes=1)
+    cron: str | None = field(default=None, kw_only=True)
+    timezone: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.name or len(self.name) > 100:
@@ -135,17 +141,42 @@ class Schedule:
                 f"schedule {self.name}: the task {self.task.kind} takes {self.task.payload_type.__name__}; "
                 "a scheduled task takes Tick"
             )
-        for field_name, value in (("every", self.every), ("grace", self.grace)):
-            if not isinstance(value, timedelta):
-                raise TypeError(f"schedule {self.name}: {field_name} must be a timedelta, not {value!r}")
-        if self.every < timedelta(seconds=1) or self.every.microseconds:
-            raise ValueError(f"schedule {self.name}: every={self.every} must be whole seconds, at least one")
-        if self.every > MAX_DELAY:
-            raise ValueError(f"schedule {self.name}: every={self.every} must be at most {MAX_DELAY}")
+        if not isinstance(self.grace, timedelta):
+            raise TypeError(f"schedule {self.name}: grace must be a timedelta, not {self.grace!r}")
         if self.grace < timedelta(0):
             raise ValueError(f"schedule {self.name}: grace={self.grace} is negative")
         object.__setattr__(self, "misfire", Misfire(self.misfire))
         object.__setattr__(self, "overlap", Overlap(self.overlap))
+        if (self.every is None) == (self.cron is None):
+            raise TypeError(f"schedule {self.name}: give it either every=timedelta(..) or cron='..'")
+        if self.every is not None:
+            self._check_step(self.every)
+        else:
+            self._set_cron()
+
+    def _check_step(self, every: object) -> None:
+        if not isinstance(every, timedelta):
+            raise TypeError(f"schedule {self.name}: every must be a timedelta, not {every!r}")
+        if every < timedelta(seconds=1) or every.microseconds:
+            raise ValueError(f"schedule {self.name}: every={every} must be whole seconds, at least one")
+        if every > MAX_DELAY:
+            raise ValueError(f"schedule {self.name}: every={every} must be at most {MAX_DELAY}")
+        if self.timezone is not None:
+            raise TypeError(f"schedule {self.name}: every counts in UTC; a timezone belongs to cron")
+
+    def _set_cron(self) -> None:
+        from jobs.cron import Cron  # a service that enqueues needs neither it nor its library
+
+        timezone = "UTC" if self.timezone is None else self.timezone
+        for field_name, value in (("cron", self.cron), ("timezone", timezone)):
+            if not isinstance(value, str):
+                raise TypeError(f"schedule {self.name}: {field_name} must be a string, not {value!r}")
+        try:
+            cron = Cron(cast("str", self.cron), timezone)
+        except ValueError as error:
+            raise ValueError(f"schedule {self.name}: {error}") from error
+        object.__setattr__(self, "cron", cron.expression)
+        object.__setattr__(self, "timezone", cron.timezone)
 
 
 class App:
@@ -158,7 +189,7 @@ class App:
 
     def __init__(
         self,
-        handlers: Iterable[Handler],
+        handlers: Iterable[Handler[Any]],
         schedules: Iterable[Schedule] = (),
         *,
         preload: Iterable[str] = (),
@@ -168,7 +199,7 @@ class App:
         for other in others:
             if not isinstance(other, App):
                 raise TypeError(f"App includes an App, such as jobs.documents.app.app(), not {other!r}")
-        by_kind: dict[str, Handler] = {}
+        by_kind: dict[str, Handler[Any]] = {}
         for handler in chain(*(other.handlers.values() for other in others), handlers):
             if not isinstance(handler, Handler):
                 raise TypeError(f"App takes handlers such as Handler(TASK, function), not {handler!r}")
@@ -182,7 +213,7 @@ class App:
             if schedule.task.kind not in by_kind:
                 raise ValueError(f"schedule {schedule.name}: no handler for its kind {schedule.task.kind}")
             by_name[schedule.name] = schedule
-        self.handlers: Mapping[str, Handler] = MappingProxyType(by_kind)
+        self.handlers: Mapping[str, Handler[Any]] = MappingProxyType(by_kind)
         self.schedules: Mapping[str, Schedule] = MappingProxyType(by_name)
         self.preload: tuple[str, ...] = tuple(dict.fromkeys(chain(*(other.preload for other in others), preload)))
 

@@ -74,9 +74,11 @@ class KindRow:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
+    """One schedule: on a fixed grid of `every`, or by `cron` on the clock of `timezone`."""
+
     name: str
     kind: str
-    every: timedelta
+    every: timedelta | None
     misfire: str
     overlap: str
     grace: timedelta
@@ -84,6 +86,8 @@ class ScheduleRow:
     last_occurrence: datetime | None
     revision: int
     app: str
+    cron: str | None
+    timezone: str | None
 
 
 @dataclass(frozen=True, slots=True)

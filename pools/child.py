@@ -238,7 +238,7 @@ def _reseed(numpy_random: ModuleType) -> None:
     numpy_random.set_state(("MT19937", words, MT19937_WORDS))
 
 
-def _call(handler: Handler, job: JobFrame, sender: ProgressSender, secrets: Redactor) -> Success | Failure:
+def _call(handler: Handler[Any], job: JobFrame, sender: ProgressSender, secrets: Redactor) -> Success | Failure:
     try:
         payload = handler.task.payload_type.model_validate_json(job.payload)
     except ValidationError as error:
@@ -268,7 +268,7 @@ def _call(handler: Handler, job: JobFrame, sender: ProgressSender, secrets: Reda
         return Failure(type="InvalidResult", message=clip(secrets.text(str(error)), MAX_MESSAGE_CHARS), permanent=True)
 
 
-def _pack_failure(error: BaseException, handler: Handler, is_near_limit: bool, secrets: Redactor) -> bytes:
+def _pack_failure(error: BaseException, handler: Handler[Any], is_near_limit: bool, secrets: Redactor) -> bytes:
     try:
         sign = memory_sign(error, is_near_limit=is_near_limit)
         told = describe(error.with_traceback(_below_this_file(error.__traceback__)), secrets)

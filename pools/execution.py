@@ -54,7 +54,7 @@ class Execution:
         *("_on_stop", "_progress", "_stopping", "handler", "intent", "job", "lingering", "redactor", "span", "waits"),
     )
 
-    def __init__(self, job: ClaimedJob, handler: Handler, progress: "Progress", span: Span | None = None) -> None:
+    def __init__(self, job: ClaimedJob, handler: Handler[Any], progress: "Progress", span: Span | None = None) -> None:
         self.job = job
         self.handler = handler
         self.redactor = redactor(job.payload, handler.secret_paths)

@@ -19,6 +19,7 @@ from jobs.database import Database, DatabaseUnavailable
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import Verdict
 from jobs.recovery import Recovery
+from jobs.retention import RetentionWalk
 from jobs.scheduler import Scheduler
 from jobs.store import JobStore
 from jobs.task import Pool
@@ -100,6 +101,8 @@ class Worker:
         pools = settings.worker_pools
         self._meter = Meter(pools, [kind for pool in pools for kind in app.kinds(pool)])
         self._recovery = Recovery(self._database, self._store, unknown_kind_grace=grace, on_rescued=self._on_rescued)
+        records = timedelta(days=settings.worker_retention_records_days)
+        self._retention = RetentionWalk(self._database, settings.retention, records=records)
         self._scheduler = Scheduler(self._database, app, name=settings.worker_app)
         self._outcomes = OutcomeWriter(self._store, self._meter)
         self._ingest: IngestPool | None = None
@@ -279,6 +282,7 @@ class Worker:
             self._serve_forever(f"claims of {pool}", lambda pool=pool: self._worker.claims.claim_once(pool))  # type: ignore[misc]
         self._serve_forever("queue", self._look)
         self._serve_forever("clean-up", self._clean_up.run_once)
+        self._serve_forever("retention", self._remove_old)
         self._serve_forever("schedules", self._tick)
         self._serve_forever("progress", self._attempts.flush_progress)
         self._serve_forever("activity", self._activity.run_once)
@@ -311,6 +315,9 @@ class Worker:
 
     async def _look(self) -> float:
         return await self._worker.claims.look_once()
+
+    async def _remove_old(self) -> float:
+        return await self._retention.run_once(self._worker.worker_id)
 
     async def _tick(self) -> float:
         due_in = await self._scheduler.seconds_to_next()

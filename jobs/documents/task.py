@@ -17,6 +17,8 @@ class Source(StrEnum):
 
 
 class IngestDocument(Payload):
+    """Which document, and what it is made from: its original, or the snapshot of its last parsing."""
+
     document_id: UUID
     source: Source = Source.PARSE
 

@@ -1,6 +1,6 @@
 """`oomph schedules`, `oomph workers`, `oomph audit`: lists without actions."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import typer
@@ -35,7 +35,7 @@ def list_schedules(
     columns: list[Column[ScheduleRow]] = [
         Column("NAME", lambda row: row.name),
         Column("KIND", lambda row: row.kind),
-        Column("EVERY", lambda row: row.every),
+        Column("EVERY", _every),
         Column("NEXT (UTC)", lambda row: row.next_occurrence),
         Column("LAST (UTC)", lambda row: row.last_occurrence),
         Column("MISFIRE, OVERLAP", lambda row: f"{row.misfire}, {row.overlap}"),
@@ -95,6 +95,10 @@ def list_audit(
         Column("REASON", lambda row: row.reason, flexible=True),
     ]
     print_table(columns, rows, empty="nothing was done by hand yet")
+
+
+def _every(row: "ScheduleRow") -> timedelta | str | None:
+    return row.every if row.cron is None else f"{row.cron} {row.timezone}"
 
 
 def _state(row: "WorkerRow") -> str:

@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import find_spec
+from typing import Any
 
 from jobs.app import App, Handler
 from jobs.database import Database
@@ -60,7 +61,7 @@ def sending(settings: Settings, app: App, database: Database) -> Sending | None:
     return Sending(whole, Dispatcher(database, addressees, digest))
 
 
-def _mail(settings: Settings, outbox: Outbox) -> Handler:
+def _mail(settings: Settings, outbox: Outbox) -> Handler[Any]:
     from supervisor.notices.mail import Mailer
 
     server = parse_smtp_url(settings.smtp_url.get_secret_value())

@@ -35,7 +35,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 async def run_inline(
-    url: str, db: Connection, handler: Handler, payload: Payload, keywords: dict[str, Any]
+    url: str, db: Connection, handler: Handler[Any], payload: Payload, keywords: dict[str, Any]
 ) -> AttemptReport:
     """Enqueue, claim and run one job; the report, which is written too. Leaves nothing running, however it ends."""
     database = Database(url, call_timeout=10, application_name="oomph test")
@@ -60,7 +60,7 @@ async def run_inline(
 
 
 def _enqueue_claimed(
-    db: Connection, worker_id: uuid.UUID, handler: Handler, payload: Payload, keywords: dict[str, Any]
+    db: Connection, worker_id: uuid.UUID, handler: Handler[Any], payload: Payload, keywords: dict[str, Any]
 ) -> ClaimedJob:
     """A job that was claimed before anybody could see it: workers beside this test cannot be quicker.
 
@@ -81,7 +81,7 @@ def _enqueue_claimed(
         raise AssertionError(f"run_one cannot run this job of kind {kind} now: {taken.diag.message_detail}") from None
 
 
-async def _run(store: JobStore, handler: Handler, job: ClaimedJob) -> AttemptReport:
+async def _run(store: JobStore, handler: Handler[Any], job: ClaimedJob) -> AttemptReport:
     execution = Execution(job, handler, lambda *_: None)
     ended: asyncio.Future[AttemptReport] = asyncio.get_running_loop().create_future()
 

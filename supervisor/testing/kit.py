@@ -108,7 +108,7 @@ class Kit:
 
         self._wait(look, f"job {job_id} {what}", job_id, seconds)
 
-    def run_one(self, handler: Handler, payload: Payload, **keywords: Any) -> AttemptReport:
+    def run_one(self, handler: Handler[Any], payload: Payload, **keywords: Any) -> AttemptReport:
         """Enqueue one job, claim it, and run its handler inline, in this process, whatever its pool; the report.
 
         For a debugger and for plain assertions: no child, no limit. `complete_in` works, and the outcome is written.
@@ -122,7 +122,7 @@ class Kit:
             )
         return asyncio.run(self.run_one_async(handler, payload, **keywords))
 
-    async def run_one_async(self, handler: Handler, payload: Payload, **keywords: Any) -> AttemptReport:
+    async def run_one_async(self, handler: Handler[Any], payload: Payload, **keywords: Any) -> AttemptReport:
         """`run_one` on the running loop, so that the handler can use what the test has opened there."""
         return await run_inline(self.url, self.db, handler, payload, keywords)
 

@@ -91,6 +91,16 @@ def test_schedules_are_listed_with_their_next_occurrence(oomph: Oomph, db: Conne
     assert "2030-01-01 00:00:00" in table
 
 
+def test_a_schedule_on_a_calendar_shows_its_expression_and_its_zone(oomph: Oomph, db: Connection) -> None:
+    db.execute(
+        "INSERT INTO background_schedules (name, app, kind, cron, timezone, misfire, overlap, grace, next_occurrence) "
+        "VALUES ('nightly', 'a:b', 'n', '30 2 * * *', 'Europe/Berlin', 'latest', 'skip', '1 min', '2030-01-01T01:30Z')"
+    )
+    (row,) = oomph("schedules", "list", "--json").json
+    assert (row["every"], row["cron"], row["timezone"]) == (None, "30 2 * * *", "Europe/Berlin")
+    assert "30 2 * * * Europe/Berlin" in oomph("schedules", "list", COLUMNS="120").out
+
+
 def test_the_audit_pages_by_id(oomph: Oomph) -> None:
     for kind in ("one", "two", "three"):
         oomph("kinds", "pause", kind, "--actor", "ada")

@@ -49,6 +49,23 @@ def test_a_worker_drains_the_queue_and_ends(command: list[str], url: str, oomph:
     assert all(line.fullmatch(printed) for printed in ended.stderr.splitlines())
 
 
+def test_a_worker_whose_host_lacks_a_time_zone_says_so_and_does_not_start(url: str, tmp_path: Path) -> None:
+    (tmp_path / "calendar_app.py").write_text(
+        "from jobs import App, Handler, Pool, Schedule, Task, Tick\n"
+        "NIGHTLY = Task(kind='nightly', payload_type=Tick, pool=Pool.SYSTEM)\n"
+        "async def clean(payload: Tick) -> None: ...\n"
+        "def app() -> App:\n"
+        "    schedule = Schedule('nightly', NIGHTLY, cron='30 2 * * *', timezone='Europe/Berlin')\n"
+        "    return App([Handler(NIGHTLY, clean)], [schedule])\n"
+    )
+    command = [*OOMPH, "worker", "--app", "calendar_app:app", "--drain", "--pools", "system"]
+    bare = run(command, cwd=tmp_path, DATABASE_URL=url, PYTHONPATH=str(ROOT), PYTHONTZPATH="")
+    assert bare.returncode == 1
+    assert "schedule nightly: timezone='Europe/Berlin' is not in the time zone data of this host" in bare.stderr
+    assert "Traceback" not in bare.stderr
+    assert run(command, cwd=tmp_path, DATABASE_URL=url, PYTHONPATH=str(ROOT)).returncode == 0
+
+
 def test_only_the_named_pools_are_served(url: str, oomph: Oomph, db: Connection) -> None:
     oomph("enqueue", "greet", '{"name": "ada"}', "--app", APP)
     oomph("enqueue", "parse", '{"name": "ben"}', "--app", APP)
@@ -179,6 +196,7 @@ def test_the_app_and_its_handlers_find_the_database_that_an_option_named(url: st
 def test_the_plain_way_has_the_options_of_the_command() -> None:
     parameters = typer.main.get_command(cli).commands["worker"].params  # type: ignore[attr-defined]
     known = {name.removeprefix("--"): parameter.is_flag for parameter in parameters for name in parameter.opts}
+    assert known.pop("reload"), "for development only, not for a long life"
     assert known == dict.fromkeys(plain_worker.VALUED, False) | dict.fromkeys(plain_worker.FLAGS, True)
 
 

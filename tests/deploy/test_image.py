@@ -21,6 +21,8 @@ from tests.proxy import Proxy
 from tests.worker.app import AGENT, INGEST
 from tests.worker.conftest import Bench
 
+pytestmark = pytest.mark.timeout(600)  # the first test waits for the image: a minute, or more where much is downloaded
+
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "deploy" / "docker" / "Dockerfile"
 COMPOSE = ROOT / "deploy" / "docker" / "compose.yaml"

@@ -26,7 +26,7 @@ from tests.worker.app import AGENT, HURRIED_INGEST, INGEST
 from tests.worker.conftest import Bench
 
 # Where the log can be read, and no time that a test has not.
-QUICK = f"[Service]\nStandardOutput=append:{LOG}\nStandardError=append:{LOG}\nTimeoutStopSec=1\nRestartSec=0.1\n"
+QUICK = f"[Service]\nStandardOutput=append:{LOG}\nStandardError=append:{LOG}\nTimeoutStopSec=3\nRestartSec=0.1\n"
 MOST_EXPOSED = 3.0  # of 10, as systemd-analyze reckons; a unit without any of these settings has 9.6
 
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed here")
@@ -109,12 +109,12 @@ def test_systemd_starts_watches_and_drains_a_worker(deployment: Deployment) -> N
     assert told["StatusText"] == "ready, 0 running"
     bench.wait(bench.put(INGEST), "succeeded")
 
-    running = bench.put(INGEST, "wait", 3)
+    running = bench.put(INGEST, "wait", 6)
     bench.wait(running, "running")
     groups = host.cgroups(unit)
     assert {len(pids) for name, pids in groups.items() if "/job-" in name} == {1}, groups  # and the next one's child
     assert len([name for name in groups if name.endswith("/worker")]) == 1, groups
-    host.systemctl("stop", unit)  # after TimeoutStopSec=1: what the worker asks for counts
+    host.systemctl("stop", unit)  # after more than TimeoutStopSec=: what the worker asks for counts
     assert bench.job(running, "status, attempt") == ("succeeded", 1)
     assert host.show(unit, "ActiveState", "Result") == {"ActiveState": "inactive", "Result": "success"}
     assert host.cgroups(unit) == {}
@@ -123,7 +123,7 @@ def test_systemd_starts_watches_and_drains_a_worker(deployment: Deployment) -> N
 def test_systemd_replaces_a_worker_that_is_blocked(deployment: Deployment) -> None:
     host, bench = deployment.host, deployment.bench
     unit = "oomph-worker@agent"
-    host.drop_in(f"{unit}.service", "[Service]\nWatchdogSec=1\n", "watchdog")
+    host.drop_in(f"{unit}.service", "[Service]\nWatchdogSec=2\n", "watchdog")
     host.systemctl("start", unit)
     blocked = bench.put(AGENT, "block", 600)
     wait_for(lambda: host.show(unit, "NRestarts")["NRestarts"] != "0", "the worker's replacement", 30)
@@ -138,10 +138,11 @@ def test_jobs_of_a_worker_under_systemd_run_as_a_user_of_their_own(deployment: D
     host.drop_in(f"{unit}.service", (UNITS / "ingest-user.conf").read_text(), "ingest-user")
     host.copy.write("/etc/oomph/ingest.env", "WORKER_INGEST_USER=nobody\n")
     host.systemctl("start", unit)
-    running = bench.put(INGEST, "wait", 1)
+    running = bench.put(INGEST, "wait", 4)
     bench.wait(running, "running")
     jobs = [pid for name, pids in host.cgroups(unit).items() if "/job-" in name for pid in pids]
-    assert {psutil.Process(pid).uids().real for pid in jobs} == {pwd.getpwnam("nobody").pw_uid}
+    # The child for the next job may be there too, and is nobody's until it is prepared.
+    assert pwd.getpwnam("nobody").pw_uid in {psutil.Process(pid).uids().real for pid in jobs}
     bench.wait(running, "succeeded")
     assert "/dev/shm: its own" in host.log()
     stuck = bench.put(INGEST, "wait", 600)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs import Misfire
-from jobs.schedule import EPOCH, Due, at_or_before, due, next_after
+from jobs.schedule import EPOCH, Due, Every, due
 
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
@@ -26,13 +26,13 @@ NOON = datetime(2026, 3, 29, 12, tzinfo=UTC)
     ],
 )
 def test_the_grid_counts_from_the_epoch(moment: datetime, every: timedelta, before: datetime, after: datetime) -> None:
-    assert at_or_before(moment, every) == before
-    assert next_after(moment, every) == after
+    assert Every(every).at_or_before(moment) == before
+    assert Every(every).next_after(moment) == after
 
 
 def test_a_change_of_the_clocks_is_no_event() -> None:
     # Europe, 29 March 2026: 02:00 becomes 03:00 at 01:00 UTC. The grid goes on by the hour.
-    points = [next_after(datetime(2026, 3, 28, 23, tzinfo=UTC) + n * HOUR, HOUR) for n in range(4)]
+    points = [Every(HOUR).next_after(datetime(2026, 3, 28, 23, tzinfo=UTC) + n * HOUR) for n in range(4)]
     assert points == [datetime(2026, 3, 29, n, tzinfo=UTC) for n in range(4)]
 
 
@@ -51,7 +51,7 @@ def test_a_change_of_the_clocks_is_no_event() -> None:
     ],
 )
 def test_what_a_tick_does(late: timedelta, misfire: Misfire, expected: Due) -> None:
-    assert due(NOON, NOON + late, every=HOUR, misfire=misfire, grace=MINUTE) == expected
+    assert due(NOON, NOON + late, grid=Every(HOUR), misfire=misfire, grace=MINUTE) == expected
 
 
 def test_the_zone_in_which_the_database_shows_a_moment_does_not_matter() -> None:
@@ -59,7 +59,7 @@ def test_the_zone_in_which_the_database_shows_a_moment_does_not_matter() -> None
     plan = due(
         NOON.astimezone(kathmandu),
         (NOON + SECOND).astimezone(kathmandu),
-        every=HOUR,
+        grid=Every(HOUR),
         misfire=Misfire.LATEST,
         grace=MINUTE,
     )
@@ -73,7 +73,7 @@ steps = st.integers(1, 40 * 86_400).map(lambda seconds: timedelta(seconds=second
 
 @given(moment=moments, every=steps)
 def test_every_moment_lies_between_two_neighbours_of_the_grid(moment: datetime, every: timedelta) -> None:
-    before, after = at_or_before(moment, every), next_after(moment, every)
+    before, after = Every(every).at_or_before(moment), Every(every).next_after(moment)
     assert before <= moment < after
     assert after - before == every
     assert (before - EPOCH) % every == timedelta(0)
@@ -89,9 +89,9 @@ def test_every_moment_lies_between_two_neighbours_of_the_grid(moment: datetime, 
 def test_a_tick_leaves_no_point_behind_and_counts_each_once(
     start: datetime, every: timedelta, late: int, misfire: Misfire, grace: int
 ) -> None:
-    waiting = next_after(start, every)
+    waiting = Every(every).next_after(start)
     now = waiting + timedelta(seconds=late)
-    plan = due(waiting, now, every=every, misfire=misfire, grace=timedelta(seconds=grace))
+    plan = due(waiting, now, grid=Every(every), misfire=misfire, grace=timedelta(seconds=grace))
     assert plan.next_occurrence > now or plan.next_occurrence == waiting > now
     points = (plan.next_occurrence - waiting) // every
     assert points == plan.missed + (plan.fire is not None)  # each point is fired or missed, none twice
@@ -100,5 +100,5 @@ def test_a_tick_leaves_no_point_behind_and_counts_each_once(
         assert plan.fire + every == plan.next_occurrence
         assert misfire is Misfire.LATEST or now - plan.fire <= timedelta(seconds=grace)
     # A second tick at the same moment finds nothing to do.
-    again = due(plan.next_occurrence, now, every=every, misfire=misfire, grace=timedelta(seconds=grace))
+    again = due(plan.next_occurrence, now, grid=Every(every), misfire=misfire, grace=timedelta(seconds=grace))
     assert again == Due(None, plan.next_occurrence, 0)

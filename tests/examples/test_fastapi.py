@@ -1,0 +1,34 @@
+"""The example of a FastAPI service: run as its README says."""
+
+import json
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from tests.examples.site import ROOT, Site, environment, free_port, serving
+from tests.jobs.lab import Connection
+
+
+@pytest.fixture
+def site(url: str) -> Site:
+    named = conninfo_to_dict(url)
+    login = f"{named['user']}:{named['password']}" if "password" in named else named["user"]
+    query = "&".join(f"{name}={named[name]}" for name in ("host", "port") if name in named)
+    address = f"postgresql://{login}@/{named['dbname']}?{query}"
+    return Site(ROOT / "examples" / "fastapi", environment(address), free_port())
+
+
+def test_an_account_and_its_welcome_commit_together_and_a_refused_one_leaves_no_job(
+    site: Site, db: Connection, tmp_path: Path
+) -> None:
+    with serving(site, tmp_path / "log", "uvicorn", "service:api", "--port", str(site.port)):
+        status, account = site.ask("/accounts", json.dumps({"email": "ada@example.org"}).encode())
+        assert (status, account["welcomed"]) == (201, False)
+        status, answer = site.ask("/accounts", json.dumps({"email": "ada@example.org"}).encode())
+        assert (status, answer["detail"]) == (409, "ada@example.org has an account already")
+        assert db.execute("SELECT payload ->> 'account_id' FROM background_jobs").fetchall() == [(account["id"],)]
+        log = site.run("oomph", "worker", "--app", "handlers:production", "--drain", "--pools", "system")
+        assert "Welcome, ada@example.org!" in log
+        assert site.ask(f"/accounts/{account['id']}") == (200, {**account, "welcomed": True})
+    assert db.execute("SELECT status FROM background_jobs").fetchall() == [("succeeded",)]
