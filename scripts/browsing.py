@@ -29,13 +29,15 @@ def launch_chromium(playwright: "Playwright") -> "Browser":
 
 
 @contextmanager
-def running_page(database_url: str, log: Path, environment: Mapping[str, str] | None = None) -> Iterator[str]:
-    """`oomph page` on a free port; its address, without a slash at its end."""
+def running_page(
+    database_url: str, log: Path, environment: Mapping[str, str] | None = None, *, port: int = 0
+) -> Iterator[str]:
+    """`oomph page` on this port, or a free one; its address, without a slash at its end."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("WORKER_", "OOMPH_", "PG"))}
     oomph = Path(sys.executable).with_name("oomph")
     with log.open("w+") as sink:
         running = subprocess.Popen(
-            [oomph, "page", "--port", "0", "--database", database_url],
+            [oomph, "page", "--port", str(port), "--database", database_url],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=sink,

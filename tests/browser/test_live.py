@@ -1,10 +1,13 @@
 """A view that somebody looks at is true within a second of a commit."""
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from psycopg.types.json import Jsonb
 
+from scripts.browsing import running_page
 from tests.browser.conftest import Site, Tabs
 from tests.browser.test_actions import declare, make
 
@@ -20,6 +23,7 @@ SEEN_AT = """(text) => new Promise((resolve) => {
   look();
 })"""
 WITHIN_SECONDS = 1.0
+LOST_MS = 15_000  # a browser itself waits between its tries
 TRIES = 3  # on a busy host, one of them may be late for reasons of the host
 
 
@@ -75,3 +79,16 @@ def test_a_hidden_tab_asks_for_nothing(tab: "Page", site: Site) -> None:
         tab.evaluate(HIDE, True)
     with tab.expect_request("**/live*"):
         tab.evaluate(HIDE, False)
+
+
+def test_a_view_says_when_it_is_not_live_any_more_and_when_it_is_again(
+    tab: "Page", tabs: Tabs, site: Site, tmp_path: Path
+) -> None:
+    tabs.forgive("net::ERR")
+    with running_page(site.url, tmp_path / "first") as address:
+        go_live(tab, f"{address}/kinds")
+    tab.get_by_text("Not live: the connection is lost.").wait_for(timeout=LOST_MS)
+    kind = declare(site)
+    with running_page(site.url, tmp_path / "second", port=urlsplit(address).port or 0):
+        tab.get_by_role("link", name=kind).wait_for(timeout=LOST_MS)
+        assert "Live." in tab.locator("#liveness").inner_text()
