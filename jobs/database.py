@@ -5,15 +5,19 @@ here, a connection that broke is replaced by the pool, and a caller sees `Databa
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import math
+import os
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
@@ -39,9 +43,10 @@ _UNAVAILABLE = (
 )
 
 
-# What a pooler in transaction mode answers that does not keep its clients' prepared statements: it did nothing.
+# What a pooler in transaction mode answers that hides behind its server's process id: it did nothing.
 _NOT_PREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 
+LEAST_CONNECT_SECONDS = 2  # of libpq, which takes whole ones
 LOCK_TIMEOUT_MS = 1_000  # what is locked for longer is left for the next try, and does not hold up others
 
 
@@ -53,14 +58,19 @@ class Locked(DatabaseUnavailable):
     """The database answers; somebody holds a lock that the call needs. It changed nothing. Try again."""
 
 
-def connection_parameters(application_name: str, connect_timeout: float) -> dict[str, Any]:
+def connection_parameters(application_name: str, connect_timeout: float, url: str = "") -> dict[str, Any]:
     """What every connection of a worker is opened with. Times in seconds.
 
-    Session time-outs are not set here: a pooler in transaction mode refuses start-up options.
+    Where `url` names several hosts they share the time, for one that is silent must not keep us from the next; and a
+    worker writes, so of several only one that takes writes will do. Session time-outs are not set here: a pooler in
+    transaction mode refuses start-up options.
     """
+    named = conninfo_to_dict(url)
+    number = _hosts(named)
     return {
+        **({} if number == 1 or "target_session_attrs" in named else {"target_session_attrs": "read-write"}),
         "application_name": application_name,
-        "connect_timeout": max(2, round(connect_timeout)),  # libpq takes whole seconds, two at least
+        "connect_timeout": max(LEAST_CONNECT_SECONDS, round(connect_timeout / number)),
         "keepalives_idle": 10,  # a peer that vanished is noticed in about 10 + 3 x 5 s even while nothing is sent
         "keepalives_interval": 5,
         "keepalives_count": 3,
@@ -69,11 +79,32 @@ def connection_parameters(application_name: str, connect_timeout: float) -> dict
     }
 
 
+def connect_bound(url: str, seconds: float) -> float:
+    """The seconds for a connect that should take `seconds`: more where each of several hosts has to have its turn."""
+    number = _hosts(conninfo_to_dict(url))
+    return seconds if number == 1 else max(seconds, number * LEAST_CONNECT_SECONDS + 1.0)
+
+
+def _hosts(named: Mapping[str, Any]) -> int:
+    return str(named.get("host") or named.get("hostaddr") or "").count(",") + 1
+
+
+def break_off(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Shut its socket down: whatever waits for an answer there fails at once. The connection is of no use any more."""
+    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)
+
+
 class Session:
     """One connection while a call holds it: runs statements of `jobs/sql` by name."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self._connection = connection
+
+    @property
+    def connection(self) -> psycopg.AsyncConnection[Any]:
+        """For functions that take whatever connection there is, such as those of `jobs.reports`."""
+        return self._connection
 
     async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
         """Run the statement of that name; return its rows."""
@@ -98,8 +129,8 @@ class Lane:
     def __init__(self, url: str, *, call_timeout: float, application_name: str) -> None:
         self._url = url
         self._call_timeout = call_timeout
-        # A function's plan is known to be right; prepared, a claim spares itself the way to it.
-        self._parameters = connection_parameters(application_name, call_timeout) | {"prepare_threshold": 0}
+        self._parameters = connection_parameters(application_name, call_timeout, url)
+        self._prepares = True  # a function's plan is known to be right; prepared, a claim spares itself the way to it
         self._cursor: psycopg.AsyncCursor[Row] | None = None
         self._turn = asyncio.Lock()
 
@@ -110,8 +141,7 @@ class Lane:
                 try:
                     return await self._run(query, parameters)
                 except _NOT_PREPARED:
-                    log.info("the database is behind a pooler that keeps no prepared statement; claims do without")
-                    self._parameters["prepare_threshold"] = None
+                    self._do_without()
                     return await self._run(query, parameters)
         except _UNAVAILABLE as error:
             raise DatabaseUnavailable(f"{type(error).__name__}: {error}".strip()) from error
@@ -119,13 +149,32 @@ class Lane:
     async def _run(self, query: str, parameters: dict[str, Any]) -> list[Row]:
         try:
             if self._cursor is None:
-                connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, **self._parameters)
-                self._cursor = connection.cursor(row_factory=tuple_row, binary=True)
+                self._cursor = await self._connect()
             await self._cursor.execute(statement(query), parameters)
             return await self._cursor.fetchall()
         except BaseException:
             await self.close()
             raise
+
+    async def _connect(self) -> psycopg.AsyncCursor[Row]:
+        connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, **self._parameters)
+        try:
+            cursor = connection.cursor(row_factory=tuple_row, binary=True)
+            if self._prepares:
+                rows = await (await cursor.execute(statement("backend_pid"))).fetchall()
+                if rows[0][0] == connection.info.backend_pid:
+                    connection.prepare_threshold = 0
+                else:
+                    self._do_without()
+        except BaseException:
+            await connection.close()
+            raise
+        return cursor
+
+    def _do_without(self) -> None:
+        # Not only where it fails: behind a pooler, the statement of that name may be one that somebody else prepared.
+        log.info("the database is behind a pooler; claims do without prepared statements")
+        self._prepares = False
 
     async def close(self) -> None:
         cursor, self._cursor = self._cursor, None
@@ -148,7 +197,7 @@ class Database:
             open=False,
             timeout=call_timeout,
             reconnect_timeout=5,  # after that the pool gives up that try; the next call asks again
-            kwargs={**connection_parameters(application_name, call_timeout), "autocommit": True},
+            kwargs={**connection_parameters(application_name, call_timeout, url), "autocommit": True},
             name=application_name,
         )
         self.claims = Lane(url, call_timeout=call_timeout, application_name=application_name)
@@ -180,7 +229,11 @@ class Database:
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:
         async with _answered_within(self._call_timeout), self._pool.connection() as connection:
-            yield Session(connection)
+            try:
+                yield Session(connection)
+            except errors.ReadOnlySqlTransaction:
+                await connection.close()  # this server lost its role, and would keep us for as long as it lives
+                raise
 
 
 @asynccontextmanager

@@ -180,6 +180,15 @@ def show_kind(db: Any, kind: str) -> Any:
     return run(db, first_of(rows_of(KindRow, "list_kinds", kind=kind, limit=1)))
 
 
+def list_kills(db: Any, kind: str, *, limit: int = 50) -> Any:
+    """The attempts of a kind that took their process down, newest first: a list of `AttemptRow`.
+
+    With their memory and its limit, without error and output: the job has those. Together with `jobs.activity`, which
+    has the memory of attempts that ended well, they say which limit would have been right.
+    """
+    return run(db, rows_of(AttemptRow, "list_kills", kind=kind, limit=bounded(limit)))
+
+
 def list_schedules(db: Any, *, limit: int = MAX_LIMIT) -> Any:
     """The schedules by name: a list of `ScheduleRow`."""
     return run(db, rows_of(ScheduleRow, "list_schedules", limit=bounded(limit)))

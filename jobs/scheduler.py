@@ -39,8 +39,8 @@ class Scheduler:
 
     async def sync(self) -> None:
         """Write new and changed schedules, remove those that this app no longer declares."""
-        now = datetime.now(UTC)  # only to choose a new schedule's first grid point; ticks use the database's clock
         async with self._database.transaction() as session:
+            now: datetime = (await session.fetch("clock"))[0][0]
             rows = await session.fetch("remove_schedules", app=self._app, names=list(self._schedules))
             for name, cancelled, workers in rows:
                 log.info("schedule %s was removed; %s queued jobs cancelled", name, cancelled)

@@ -26,6 +26,7 @@ class Mutation:
 
 CLAIMS = "tests/jobs/test_claims.py::"
 CONTROL = "tests/jobs/test_control.py::"
+BULK = "tests/jobs/test_bulk.py::"
 KEYS = "tests/jobs/test_keys.py::"
 PAUSE = "tests/jobs/test_pause.py::"
 RECOVERY = "tests/jobs/test_recovery.py::"
@@ -227,6 +228,20 @@ MUTATIONS = (
         "found.status IN ('dead', 'cancelled') AND found.queued_copy",
         "found.queued_copy",
         (f"{CONTROL}test_what_does_not_apply_says_why_and_leaves_the_transaction_usable[psycopg_connection]",),
+    ),
+    Mutation(
+        "an operator's retry of many: another look, once a copy was queued",
+        ACTIONS,
+        "FOR try IN 1 .. 3 LOOP",
+        "FOR try IN 3 .. 3 LOOP",
+        (f"{BULK}test_a_copy_that_is_queued_meanwhile_forbids_the_retry_and_breaks_nothing",),
+    ),
+    Mutation(
+        "a schedule run now: its lock",
+        "jobs/sql/lock_schedule.sql",
+        "\n   FOR UPDATE OF s",
+        "",
+        ("tests/jobs/test_run_schedule.py::test_of_two_at_once_one_fires_where_they_must_not_overlap",),
     ),
     Mutation(
         "a removed schedule: its running jobs are left alone",
@@ -447,6 +462,20 @@ MUTATIONS = (
         "if not report.outcome.verdict.is_charged:",
         "if False:",
         ("tests/worker/test_outcomes.py::test_a_refund_that_the_database_refuses_becomes_no_charged_failure",),
+    ),
+    Mutation(
+        "an outage: the end that it kept from being written is refunded",
+        "supervisor/outcomes.py",
+        "pending.report = AttemptReport(Returned(Verdict.LEASE_LOST, why), process=pending.report.process)",
+        "self._settled(fence)\n                continue",
+        ("tests/worker/test_late_outcomes.py::test_it_is_dropped_and_its_refund_is_offered",),
+    ),
+    Mutation(
+        "a fail-over: who takes no writes any more is let go of",
+        "jobs/database.py",
+        "                await connection.close()  # this server lost its role",
+        "                pass  # this server lost its role",
+        ("tests/servers/test_failover.py::test_a_connection_to_a_server_that_lost_its_role_is_not_kept",),
     ),
     # The streak.
     Mutation(

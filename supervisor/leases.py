@@ -27,11 +27,12 @@ import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from typing import LiteralString
 from uuid import UUID
 
 import psycopg
 
-from jobs.database import connection_parameters
+from jobs.database import break_off, connect_bound, connection_parameters
 from jobs.failpoints import Failpoint, failpoint
 from jobs.sql import statement
 from supervisor.trust import Trust
@@ -125,37 +126,59 @@ class LeaseKeeper:
 
     async def _renew_forever(self) -> None:
         connection: psycopg.AsyncConnection[tuple[object, ...]] | None = None
+        told = ""
         try:
             while self.trusted:
                 sent = time.monotonic()
+                wanted = self._heartbeat if connection is not None else connect_bound(self._url, self._heartbeat)
                 # A renewal must not outlast the trust that it is to extend.
-                bound = max(RETRY_SECONDS, min(self._heartbeat, self.seconds_left))
+                bound = max(RETRY_SECONDS, min(wanted, self.seconds_left))
                 try:
-                    async with asyncio.timeout(bound):
-                        if connection is None:
+                    if connection is None:
+                        async with asyncio.timeout(bound):
                             connection = await psycopg.AsyncConnection.connect(
-                                self._url, autocommit=True, **connection_parameters("oomph lease", bound)
+                                self._url, autocommit=True, **connection_parameters("oomph lease", bound, self._url)
                             )
-                        sent = time.monotonic()
-                        renewed = await connection.execute(
-                            statement("renew"),
-                            {"lease": timedelta(seconds=self._lease), "worker_id": self._worker_id},
-                        )
-                        if not await renewed.fetchall():
-                            log.error("the lease of worker %s is gone from the database", self._worker_id)
-                            self._trust.lose()
-                            return
+                        bound = max(RETRY_SECONDS, min(self._heartbeat, self.seconds_left))
+                    sent = time.monotonic()
+                    if not await self._renew(connection, bound):
+                        log.error("the lease of worker %s is gone from the database", self._worker_id)
+                        self._trust.lose()
+                        return
                 except (psycopg.Error, OSError, TimeoutError) as error:
-                    log.warning("the lease could not be renewed, %.1f s are left: %r", self.seconds_left, error)
+                    why = repr(error)
+                    if why != told:  # several times a second, for as long as the lease is trusted, says no more
+                        log.warning("the lease could not be renewed, %.1f s are left: %s", self.seconds_left, why)
+                    told = why
                     await _close(connection)
                     connection = None
                     await asyncio.sleep(RETRY_SECONDS)
                 else:
                     failpoint(Failpoint.RENEWED)
                     self._trust.renew(sent, time.monotonic())
+                    if told and self.trusted:
+                        log.warning("the lease is renewed again")
+                        told = ""
                     await asyncio.sleep(self._heartbeat)
         finally:
             await _close(connection)
+
+    async def _renew(self, connection: psycopg.AsyncConnection[tuple[object, ...]], bound: float) -> bool:
+        """Whether the lease is longer now. Raises `TimeoutError` after `bound` seconds, and what the driver raises."""
+        given = {"lease": timedelta(seconds=self._lease), "worker_id": self._worker_id}
+        asking = asyncio.create_task(_rows(connection, statement("renew"), given))
+        asking.add_done_callback(lambda task: task.cancelled() or task.exception())  # heard, also if nobody waits
+        try:
+            await asyncio.wait({asking}, timeout=bound)
+            if not asking.done():
+                # Cancelled, the driver would ask the server to end the statement, and wait ten seconds for a network
+                # that is silent. With its socket gone it ends at once, and there is time for another connection.
+                break_off(connection)
+                await asyncio.wait({asking}, timeout=RETRY_SECONDS)
+                raise TimeoutError(f"no answer in {bound:.1f} s")
+            return bool(asking.result())
+        finally:
+            asking.cancel()
 
     async def _watch(self, renewing: asyncio.Task[None]) -> None:
         told_at = 0.0
@@ -200,6 +223,12 @@ class LeaseKeeper:
     def _blocking_frame(self) -> str:
         frame = sys._current_frames().get(self._loop_thread)
         return "".join(traceback.format_stack(frame)[-4:]) if frame else "(the loop's thread is gone)"
+
+
+async def _rows(
+    connection: psycopg.AsyncConnection[tuple[object, ...]], query: LiteralString, given: dict[str, object]
+) -> list[tuple[object, ...]]:
+    return await (await connection.execute(query, given)).fetchall()
 
 
 async def _close(connection: "psycopg.AsyncConnection[tuple[object, ...]] | None") -> None:

@@ -13,6 +13,9 @@ import time
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
+REMIND_SECONDS = 600.0  # an outage that goes on is worth a line that often
+
+_ADDRESS = re.compile(r"0x[0-9a-f]+")  # of an object: it makes one message many
 
 
 class OneLine(logging.Formatter):
@@ -93,6 +96,10 @@ def configure_logging(level: str, form: str = "text") -> None:
     threading.excepthook = _log_thread
     for library in ("asyncio", "psycopg", "psycopg.pool"):
         logging.getLogger(library).setLevel(logging.WARNING)
+    pool = logging.getLogger("psycopg.pool")  # which else says in every second of an outage what each connection met
+    for earlier in [found for found in pool.filters if isinstance(found, SaidOnce)]:
+        pool.removeFilter(earlier)
+    pool.addFilter(SaidOnce())
 
 
 def _log_thread(failed: threading.ExceptHookArgs) -> None:
@@ -101,3 +108,17 @@ def _log_thread(failed: threading.ExceptHookArgs) -> None:
         name = failed.thread.name if failed.thread is not None else "?"
         told = (failed.exc_type, failed.exc_value or failed.exc_type(), failed.exc_traceback)
         logging.getLogger("oomph.threads").error("the thread %s failed", name, exc_info=told)
+
+
+class SaidOnce(logging.Filter):
+    """Lets a message pass that has not been said for `REMIND_SECONDS`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = time.monotonic()
+        self._said = {words: at for words, at in self._said.items() if now - at < REMIND_SECONDS}
+        words = _ADDRESS.sub("", record.getMessage())
+        return self._said.setdefault(words, now) == now

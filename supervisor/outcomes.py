@@ -1,8 +1,8 @@
 """The writer of outcomes: every attempt's report, once, as soon as the database takes it.
 
 Successes are committed together, as many as are waiting; everything else is written one by one. What cannot be written
-is kept and tried again while the lease is trusted. Past that it is dropped: others own the job by then, and the fence
-would refuse the write. Only the refunds of a lost lease are still offered; the fence decides about them.
+is kept and tried again while the lease is trusted. Past that it is dropped: others may own the job by then. What is
+offered instead is the refund of a lost lease, and the fence decides: an outage charges no attempt that it cost.
 
 Somebody may hold the row of a job or of its kind for minutes. Each write waits for that shortly, the less the more of
 them do, and those that were refused take turns behind one of the writers: so they never hold up the rest.
@@ -22,7 +22,7 @@ import psycopg
 from jobs.database import DatabaseUnavailable, Locked
 from jobs.failpoints import Failpoint, failpoint
 from jobs.health import tell
-from jobs.outcome import AttemptReport, Failed, JobError, Succeeded, Verdict
+from jobs.outcome import AttemptReport, Failed, JobError, Returned, Succeeded, Verdict
 from jobs.store import ClaimedJob, Fence, Finished, JobStore, Lost
 from jobs.subject import about
 
@@ -207,8 +207,8 @@ class OutcomeWriter:
             if not pending.trusted() and pending.report.outcome.verdict is not Verdict.LEASE_LOST:
                 told = about(pending.job)
                 log.error("job %s: its outcome is dropped with the lost lease: %s", fence.id, error, extra=told)
-                self._settled(fence)
-                continue
+                why = f"its outcome, {pending.report.outcome.verdict}, could not be written while the lease held"
+                pending.report = AttemptReport(Returned(Verdict.LEASE_LOST, why), process=pending.report.process)
             if pending.tries == 1:
                 waits_for = "a lock that somebody holds" if pending.locked else "the database"
                 told = about(pending.job)

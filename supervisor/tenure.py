@@ -85,6 +85,7 @@ class Tenure:
             if keeper.trusted:
                 break
             log.warning("worker %s was held up until its lease was over, and takes another", worker_id)
+            await store.deregister(worker_id)  # or others would find it lost, and tell the owners
         else:
             raise DatabaseUnavailable(f"{TRIES} leases of {settings.worker_lease_seconds:g} s were over as they began")
         keeper.start()

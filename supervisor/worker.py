@@ -276,6 +276,7 @@ class Worker:
         if self._settings.worker_listen == "on":
             self._listener = Listener(
                 self._settings.worker_listen_url or self._settings.database_url,
+                notify=self._notify,
                 on_connect=self._on_connect,
                 on_jobs=self._on_jobs,
                 on_control=self._on_control,
@@ -371,6 +372,9 @@ class Worker:
     def _slot_freed(self, pool: Pool, gone: bool) -> None:
         if self._tenure is not None:
             self._tenure.claims.slot_freed(pool, gone)
+
+    async def _notify(self, channel: str) -> None:
+        await self._database.fetch("notify", channel=channel, payload="")
 
     def _on_connect(self) -> None:
         self._worker.claims.wake_all()

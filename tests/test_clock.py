@@ -15,7 +15,6 @@ TIMES = {"time", "time_ns", "localtime", "gmtime", "ctime", "asctime", "strftime
 
 # The lines where a worker may ask this host for the date, and why that is no harm.
 MAY_ASK = {
-    ("jobs/scheduler.py", "now = datetime.now(UTC)"): "a new schedule's first point; ticks use the database's clock",
     ("pools/loop.py", "deadline = datetime.now(UTC) + job.timeout"): "what a handler is shown; the timer is monotonic",
     ("pools/life.py", "deadline=datetime.now(UTC) + job.timeout,"): "the same",
     ("jobs/documents/folder.py", "return not 0 <= time.time() - found.st_mtime <= SETTLED_SECONDS"): (
@@ -25,7 +24,7 @@ MAY_ASK = {
     ("jobs/worker_report.py", "sent, began = time.time(), time.monotonic()"): (
         "how far this clock is from the database's"
     ),
-    ("supervisor/monitor/meter.py", "now, kinds = time.time() + self.clock_offset, self.kinds"): (
+    ("supervisor/monitor/meter.py", "now = time.time() + self.clock_offset"): (
         "a figure of how long jobs waited; corrected by how far this clock is from the database's"
     ),
     (

@@ -101,6 +101,35 @@ BEGIN
     RETURN CASE WHEN cardinality(ids) <= at_most THEN ids END;
 END $$;
 
+-- The newest few of the dead, perhaps of one kind, or else of a schedule: from the index that has them in this order. Pages
+-- cost nothing here, so that the fewest rows win: the planner thinks that what is rare lies close together in the order of
+-- its ids, and would fetch all of the dead to look at their kind.
+CREATE FUNCTION background_window(filter jsonb, lowest bigint, above bigint, at_most integer) RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_custom_plan SET enable_seqscan = off
+  SET enable_bitmapscan = off SET enable_sort = off SET max_parallel_workers_per_gather = 0 SET jit = off
+  SET seq_page_cost = 0 SET random_page_cost = 0 AS $$
+DECLARE
+    of_kind text := filter ->> 'kind';
+BEGIN
+    IF filter ->> 'status' = 'dead' THEN
+        RETURN ARRAY(SELECT job.id FROM background_jobs AS job
+                      WHERE job.status = 'dead' AND (of_kind IS NULL OR job.kind = of_kind)
+                        AND job.id >= lowest AND job.id < above
+                      ORDER BY job.id DESC LIMIT at_most);
+    END IF;
+    RETURN ARRAY(SELECT job.id FROM background_jobs AS job
+                  WHERE job.schedule = filter ->> 'schedule' AND job.id >= lowest AND job.id < above
+                  ORDER BY job.id DESC LIMIT at_most);
+END $$;
+
+-- How many are dead of one kind, up to a limit; for the same reason apart.
+CREATE FUNCTION background_count_dead(of_kind text, at_most integer) RETURNS bigint LANGUAGE sql STABLE
+  SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+  SET seq_page_cost = 0 SET random_page_cost = 0 AS $$
+    SELECT count(*) FROM (SELECT FROM background_jobs AS job
+                           WHERE job.status = 'dead' AND job.kind = of_kind LIMIT at_most) AS entry
+$$;
+
 -- The newest `at_most` jobs below the id `before` that pass a filter. Where no index has them all, the table is walked back
 -- by its primary key, a window at a time, until there are enough or the time is over. `looked_to` is the id down to which
 -- there are no others: go on before it. It is NULL where nothing is left. The dead, and the jobs of a schedule, have an
@@ -116,11 +145,12 @@ DECLARE
     few        constant integer := 1000;           -- jobs of a window that lie apart
     nearly     constant interval := '15 minutes';  -- how far created_at may be from what the id says
     ends       constant timestamptz := clock_timestamp() + make_interval(secs => milliseconds / 1000.0);
-    of_kind    text := filter ->> 'kind';
-    latest     timestamptz := least((filter ->> 'created_until')::timestamptz, (filter ->> 'finished_until')::timestamptz);
+    latest     timestamptz := least((filter ->> 'created_until')::timestamptz,
+                                    (filter ->> 'finished_until')::timestamptz);
     above      bigint := coalesce(before, 9223372036854775807);
     lowest     bigint := coalesce((filter ->> 'id')::bigint, -9223372036854775808);
     below      bigint;
+    neighbours bigint[];
     candidates bigint[];
 BEGIN
     ids := '{}';
@@ -136,29 +166,27 @@ BEGIN
     candidates := background_candidates(filter, 4 * few);
     IF candidates IS NOT NULL THEN
         ids := ARRAY(SELECT job.id FROM background_jobs AS job
-                        WHERE job.id = ANY (candidates) AND job.id >= lowest AND job.id < above
-                          AND background_job_passes(job, filter)
-                        ORDER BY job.id DESC LIMIT at_most);
+                      WHERE job.id = ANY (candidates) AND job.id >= lowest AND job.id < above
+                        AND background_job_passes(job, filter)
+                      ORDER BY job.id DESC LIMIT at_most);
         looked_to := ids[at_most];
         RETURN;
     END IF;
     LOOP
-        IF filter ->> 'status' = 'dead' THEN
-            SELECT job.id INTO below FROM background_jobs AS job
-             WHERE job.status = 'dead' AND (of_kind IS NULL OR job.kind = of_kind) AND job.id >= lowest AND job.id < above
-             ORDER BY job.id DESC LIMIT 1 OFFSET few;
-        ELSIF filter ->> 'schedule' IS NOT NULL THEN
-            SELECT job.id INTO below FROM background_jobs AS job
-             WHERE job.schedule = filter ->> 'schedule' AND job.id >= lowest AND job.id < above
-             ORDER BY job.id DESC LIMIT 1 OFFSET few;
+        IF filter ->> 'status' = 'dead' OR filter ->> 'schedule' IS NOT NULL THEN
+            neighbours := background_window(filter, lowest, above, few);
+            below := coalesce(neighbours[few], lowest);
+            ids := ids || ARRAY(SELECT job.id FROM background_jobs AS job
+                                 WHERE job.id = ANY (neighbours) AND background_job_passes(job, filter)
+                                 ORDER BY job.id DESC LIMIT at_most - cardinality(ids));
         ELSE
             SELECT job.id - walk INTO below FROM background_jobs AS job -- past what has been deleted
              WHERE job.id >= lowest AND job.id < above ORDER BY job.id DESC LIMIT 1;
-        END IF;
-        below := greatest(below, lowest);
-        ids := ids || ARRAY(SELECT job.id FROM background_jobs AS job
+            below := greatest(below, lowest);
+            ids := ids || ARRAY(SELECT job.id FROM background_jobs AS job
                                  WHERE job.id >= below AND job.id < above AND background_job_passes(job, filter)
                                  ORDER BY job.id DESC LIMIT at_most - cardinality(ids));
+        END IF;
         IF cardinality(ids) >= at_most THEN
             looked_to := ids[at_most];
             RETURN;
@@ -241,7 +269,7 @@ CREATE FUNCTION background_overview(max_kinds integer, at_most integer) RETURNS 
 ) LANGUAGE sql STABLE SET search_path FROM CURRENT
   SET enable_seqscan = off SET enable_bitmapscan = off SET max_parallel_workers_per_gather = 0 SET jit = off AS $$
     WITH bound AS MATERIALIZED (
-        SELECT least(at_most, greatest(100, 40000 / greatest(count(*), 1)))::integer AS jobs
+        SELECT least(at_most, greatest(100, 24000 / greatest(count(*), 1)))::integer AS jobs
           FROM (SELECT FROM background_kinds LIMIT max_kinds) AS kind
     ), running AS MATERIALIZED (
         SELECT entry.kind, count(*) AS jobs
@@ -251,9 +279,7 @@ CREATE FUNCTION background_overview(max_kinds integer, at_most integer) RETURNS 
     )
     SELECT queue.kind, queue.pool, queue.paused, queue.kill_streak, queue.kinds, bound.jobs,
            queue.due, queue.scheduled, queue.blocked, coalesce(running.jobs, 0),
-           (SELECT count(*) FROM (SELECT FROM background_jobs AS job
-                                   WHERE job.status = 'dead' AND job.kind = queue.kind
-                                   ORDER BY job.id DESC LIMIT bound.jobs) AS entry),
+           background_count_dead(queue.kind, bound.jobs),
            date_part('epoch', statement_timestamp()) - date_part('epoch', queue.oldest)
       FROM bound CROSS JOIN LATERAL background_queue(max_kinds, bound.jobs) AS queue
       LEFT JOIN running ON running.kind = queue.kind

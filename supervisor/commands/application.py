@@ -13,6 +13,7 @@ from supervisor.commands.jobs import jobs
 from supervisor.commands.kinds import kinds
 from supervisor.commands.migrate import migrate
 from supervisor.commands.notices import notices
+from supervisor.commands.page import page
 from supervisor.commands.records import audit, schedules, workers
 from supervisor.commands.search import search
 from supervisor.commands.worker import worker
@@ -58,6 +59,7 @@ cli.command("enqueue", rich_help_panel=WORK)(enqueue)
 cli.command("ingest", rich_help_panel=WORK)(ingest)
 cli.command("search", rich_help_panel=WORK)(search)
 cli.command("reindex", rich_help_panel=WORK)(reindex)
+cli.command("page", rich_help_panel=LOOK)(page)
 cli.add_typer(documents, name="documents", rich_help_panel=LOOK)
 cli.add_typer(jobs, name="jobs", rich_help_panel=LOOK)
 cli.add_typer(kinds, name="kinds", rich_help_panel=LOOK)

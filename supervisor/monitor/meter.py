@@ -1,9 +1,10 @@
 """What a worker counts as it works: on the loop only, without locks.
 
-A batch is timed as one; of each job no more is done than two additions to a histogram and one to a counter.
+A batch is timed and counted as one; of each end no more is done than two additions to a histogram and one to a counter.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from jobs.activity import JOB_BOUNDS, PEAK_BOUNDS_MB
@@ -65,10 +66,12 @@ class Meter:
     def claimed(self, pool: Pool, jobs: Sequence[ClaimedJob], seconds: float) -> None:
         """A claim took so long and came back with these."""
         self.claims[pool].observe(seconds)
-        now, kinds = time.time() + self.clock_offset, self.kinds
+        now = time.time() + self.clock_offset
+        waits: defaultdict[str, list[float]] = defaultdict(list)
         for job in jobs:
-            waited = now - job.run_after
-            kinds[job.kind].waits.observe(max(0.0, waited))
+            waits[job.kind].append(now - job.run_after)
+        for kind, waited in waits.items():
+            self.kinds[kind].waits.observe_all(waited)
 
     def ended(self, job: ClaimedJob, report: AttemptReport, seconds: float) -> None:
         """An attempt that was claimed so long ago has ended."""

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -34,9 +34,12 @@ ASK_SECONDS = 0.1  # signals that are pending together count as one
 
 
 class WorkerProcess:
-    """One `python -m supervisor` in the current folder, with its log in a file."""
+    """One `python -m supervisor` in the current folder, with its log in a file.
 
-    def __init__(self, url: str, app: str, log: Path, settings: Mapping[str, str]) -> None:
+    `through` is a command that becomes it, such as `nsenter --net=...`.
+    """
+
+    def __init__(self, url: str, app: str, log: Path, settings: Mapping[str, str], through: Sequence[str] = ()) -> None:
         self.log = log
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("WORKER_")},
@@ -47,7 +50,7 @@ class WorkerProcess:
         }
         with log.open("wb") as sink:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "supervisor"],
+                [*through, sys.executable, "-m", "supervisor"],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,

@@ -1,17 +1,10 @@
 """`oomph doctor` where the way to the database is no plain connection: real poolers, a network that falls silent."""
 
-import os
-import shutil
-import socket
-import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from supervisor.doctor import database as readings
 from supervisor.doctor.database import examine_database
@@ -20,9 +13,8 @@ from supervisor.settings import Settings
 from supervisor.target import Target
 from tests.commands.conftest import Oomph
 from tests.commands.doctored import OF_THE_DATABASE, findings
+from tests.pgbouncer import pgbouncer
 from tests.proxy import Proxy
-
-PGBOUNCER = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
 
 
 async def test_a_database_that_falls_silent_is_given_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,43 +41,6 @@ async def test_a_database_that_is_silent_from_the_start_is_said_to_be(
         with pytest.raises(CommandError, match="does not answer"):
             async for _ in examine_database(Target(proxy.url, "--database"), Settings()):
                 pass
-
-
-@contextmanager
-def pgbouncer(url: str, folder: Path, **settings: object) -> Iterator[str]:
-    """A real pooler before the server of `url`; its own URL. Skips where this system has none."""
-    if PGBOUNCER is None:
-        pytest.skip("no pgbouncer is installed here (Debian's package of that name): no real pooler to recognise")
-    server = conninfo_to_dict(url)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    lines = {"listen_addr": "127.0.0.1", "listen_port": port, "unix_socket_dir": "", "auth_type": "any", **settings}
-    target = f"* = host={server['host']} port={server.get('port', 5432)} user={server['user']}"
-    file = folder / "pgbouncer.ini"
-    file.write_text(
-        f"[databases]\n{target}\n[pgbouncer]\n" + "".join(f"{name} = {value}\n" for name, value in lines.items())
-    )
-    # It refuses to be root, and who may use the server's socket is the owner of its folder.
-    owner = Path(str(server["host"])).owner()
-    command = [PGBOUNCER, "-q", *(["-u", owner] if os.geteuid() == 0 else []), str(file)]
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        until = time.monotonic() + 10
-        while not answers(port):
-            assert running.poll() is None, "pgbouncer ended"
-            assert time.monotonic() < until, "pgbouncer did not start"
-        yield f"postgresql://{server['user']}@127.0.0.1:{port}/{server['dbname']}"
-    finally:
-        running.terminate()
-        running.wait(10)
-
-
-def answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=0.1).close()
-    except OSError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,8 @@ class Core(RuleBasedStateMachine):
     def what_is_written_of_a_claim_is_its_own_report(self) -> None:
         """A stale outcome changes nothing: not of its own claim, once others have settled that, nor of a newer one."""
         for fence, verdict in self.table.applied.items():
-            assert verdict in (self.writer.verdicts.get(fence), Verdict.WORKER_LOST), fence
+            refunded = verdict is Verdict.LEASE_LOST and self.tenure_of[fence] in self.lost
+            assert refunded or verdict in (self.writer.verdicts.get(fence), Verdict.WORKER_LOST), fence
         for job, row in self.table.rows.items():
             assert (row.status == "running") == (Fence(job, row.claim) not in self.table.applied)
 
@@ -276,10 +277,8 @@ class Core(RuleBasedStateMachine):
             assert self.writer.fences == []
             assert all(self.writer.reports[fence] == 1 for fence in self.started)
             assert self.attempts.free_slots(Pool.AGENT) == SLOTS
-            # Dropped is only what a lost lease made worthless; refunds are offered until the table answers.
-            for fence, verdict in self.writer.verdicts.items():
-                lost = self.tenure_of[fence] in self.lost
-                assert fence in self.table.applied or (lost and verdict is not Verdict.LEASE_LOST), fence
+            # Of what a lost lease made worthless, the refund is offered until the table answers.
+            assert all(fence in self.table.applied for fence in self.writer.verdicts)
             self.the_first_intent_is_the_verdict()
         finally:
             self.writing.cancel()

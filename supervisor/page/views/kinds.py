@@ -1,0 +1,59 @@
+"""Kinds: which are paused, and how near the others are to it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from jobs import reports
+from jobs.activity import ActivityPoint, activity
+from jobs.reports import KindRow
+from supervisor.page.access import Refused
+from supervisor.page.charts import merged
+from supervisor.page.desk import Params, View
+from supervisor.page.reading import Session
+from supervisor.page.views.questions import found, one_of, word
+
+PASTS = ("3", "24", "168")  # hours
+DEFAULT_PAST = "24"
+
+
+@dataclass(frozen=True, slots=True)
+class KindQuestion:
+    """Which kind, and how far back."""
+
+    name: str
+    hours: int
+
+
+@dataclass(frozen=True, slots=True)
+class KindShown:
+    """One kind, and how its attempts went."""
+
+    kind: KindRow
+    past: Sequence[ActivityPoint]
+
+
+def _ask_all(_: Params) -> None:
+    return None
+
+
+async def _read_all(session: Session, _: None) -> Sequence[KindRow]:
+    rows: list[KindRow] = await reports.list_kinds(session.connection)
+    return rows
+
+
+def _ask(params: Params) -> KindQuestion:
+    name = word(params, "name")
+    if name is None:
+        raise Refused(404, "Which kind? The address names none.")
+    return KindQuestion(name, int(one_of(params, "hours", PASTS) or DEFAULT_PAST))
+
+
+async def _read(session: Session, question: KindQuestion) -> KindShown:
+    kind: KindRow = found(await reports.show_kind(session.connection, question.name), f"The kind {question.name}")
+    past: list[ActivityPoint] = await activity(session.connection, kind=kind.kind, span=timedelta(hours=question.hours))
+    return KindShown(kind, merged(past))
+
+
+KINDS = View("/kinds", "kinds.html", _ask_all, _read_all)
+KIND = View("/kind", "kind.html", _ask, _read)

@@ -1,0 +1,71 @@
+"""Hosts that are cut off from the database, each in another way: invariant 4, by the journal of the handlers."""
+
+from itertools import groupby
+
+import pytest
+
+from supervisor.testing.waiting import wait_for
+from tests.hosts.app import AGENT, INGEST, Line
+from tests.hosts.conftest import Site
+
+pytestmark = pytest.mark.whole
+
+CUT_OFF = ("small", "big", "third")
+AGENTS = 2  # slots of each
+SETTINGS = {
+    "WORKER_POOLS": "agent,ingest",
+    "WORKER_AGENT_CONCURRENCY": str(AGENTS),
+    "WORKER_INGEST_CONCURRENCY": "1",
+    "WORKER_CALL_TIMEOUT_SECONDS": "1",
+    "WORKER_LEASE_SECONDS": "4",  # by when the rescuer has started
+}
+
+
+def test_hosts_that_are_cut_off_stop_their_jobs_before_another_starts_them(site: Site) -> None:
+    """A link that goes down, a network that swallows everything, and one that swallows answers alone."""
+    workers = {host: site.launch(host, **SETTINGS) for host in CUT_OFF}
+    for worker in workers.values():
+        worker.wait_ready()
+    long = site.put(AGENT, 8, len(CUT_OFF)) + site.put(INGEST, 8, len(CUT_OFF))
+    site.wait(long, "running")
+    short = site.put(AGENT, 1, len(CUT_OFF))  # which end while nobody can be told
+    site.wait(short, "running")
+    jobs = long + short
+    site.hosts["small"].take_link_down()
+    site.hosts["big"].unplug()
+    site.database.lose_answers_to(site.hosts["third"])
+    rescuer = site.start("fourth", **SETTINGS | {"WORKER_AGENT_CONCURRENCY": "10", "WORKER_INGEST_CONCURRENCY": "3"})
+    for worker in workers.values():
+        worker.wait_log("lost its lease")
+    wait_for(lambda: set(site.rows(jobs, "claim")) == {(2,)}, "all claimed by the rescuer")
+    for host in (*site.hosts.values(), site.database):
+        host.heal()
+    for worker in workers.values():
+        worker.wait_log("the worker goes on as", 40)
+    site.wait(jobs, "succeeded", 40)
+
+    lines = site.journal(jobs)
+    for job_id in jobs:
+        _one_after_the_other([line for line in lines if line.job == job_id])
+    assert set(site.rows(jobs, "claim")) == {(2,)}
+    verdicts = "SELECT verdict, claim, count(*) FROM background_attempts GROUP BY 1, 2"
+    assert site.db.execute(verdicts).fetchall() == [("worker_lost", 1, len(jobs))]
+    for worker in workers.values():
+        worker.wait_log("its lease was lost")  # the refusal of what it said too late
+    assert "lost its lease" not in rescuer.text()
+
+    after = site.put(AGENT, 1, 20)
+    site.wait(after, "succeeded")
+    assert set(CUT_OFF) <= site.ran_on(after)
+
+
+def _one_after_the_other(lines: list[Line]) -> None:
+    """The first claim's last sign of life came before the second claim's first one, from another host."""
+    first, second = (list(group) for _, group in groupby(sorted(lines, key=lambda line: line.claim), _claim))
+    assert {line.host for line in first} < {*CUT_OFF}
+    assert {line.host for line in second} == {"fourth"}
+    assert max(line.at for line in first) < min(line.at for line in second)
+
+
+def _claim(line: Line) -> int:
+    return line.claim
