@@ -9,7 +9,7 @@ from jobs.context import LeaseLost
 from jobs.control import ControlError, cancel, pause, resume, retry
 from jobs.enqueue import Job, enqueue, enqueue_many
 from jobs.spawn import spawn_after_commit
-from jobs.task import Payload, PermanentError, Pool, Priority, Snooze, Task
+from jobs.task import Payload, PermanentError, Pool, Priority, Retention, Snooze, Task
 
 __all__ = [
     "App",
@@ -24,6 +24,7 @@ __all__ = [
     "PermanentError",
     "Pool",
     "Priority",
+    "Retention",
     "Schedule",
     "Snooze",
     "Task",

@@ -46,4 +46,8 @@ async def _declare(session: Session, tasks: Sequence[Task[Any]]) -> None:
             timeouts=[task.timeout for task in tasks],
             important=[task.important for task in tasks],
             secret_lines=["\n".join(task.secret_paths) for task in tasks],
+            keep_succeeded=[task.retention.succeeded for task in tasks],
+            keep_dead=[task.retention.dead for task in tasks],
+            max_per_organization=[task.max_per_organization for task in tasks],
+            keep_cancelled=[task.retention.cancelled for task in tasks],
         )

@@ -1,22 +1,38 @@
-"""The schema, versioned: SQL files applied in order, once, by one migrator at a time."""
+"""Applies the schema's migrations: by one migrator at a time, while workers go on."""
 
+import random
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from importlib.resources import files
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 import psycopg
+from psycopg import IsolationLevel, errors
+from psycopg.pq import TransactionStatus
+
+from jobs.migrations import How, Migration, Step, migrations
 
 # One lock for all schemas of a database: migrations are rare. Any constant does; this one spells "oomph".
 ADVISORY_LOCK = 0x6F6F6D7068
-LOCK_TIMEOUT_MS = 5_000  # a migration that waits behind a long transaction blocks everyone who comes after it
+TURN_SECONDS = 60.0  # for another migrator to end
+LOCK_TIMEOUT_MS = 400  # whoever comes after a migration that waits for a lock waits too: it gives up and tries again
+LOCK_TRIES = 60
+LOCK_PAUSE_SECONDS = 0.5  # between two tries, on average; those who had to wait go first
+# An index is built concurrently once all transactions from before it have ended. Nobody waits for it meanwhile.
+CONCURRENT_TIMEOUT_MS = 600_000
+ONE_LOCK_TIMEOUT_MS = 5_000  # in a transaction of somebody else's, which cannot try again
 
-_RECORD: LiteralString = (
-    "CREATE TABLE IF NOT EXISTS background_migrations "
-    "(version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
-)
+Result = TypeVar("Result")
+
+TABLE = """
+CREATE TABLE IF NOT EXISTS background_migrations
+    (version integer PRIMARY KEY, name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now(),
+     needs integer NOT NULL DEFAULT 0); -- the oldest schema whose release can work with this one
+ALTER TABLE background_migrations ADD COLUMN IF NOT EXISTS needs integer NOT NULL DEFAULT 0;
+"""
+
 _CREATE_TABLE = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 
 
@@ -24,99 +40,221 @@ class SchemaError(Exception):
     """The database does not fit this release; the message says what to run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
-    version: int
-    name: LiteralString
-    sql: LiteralString
-
-    @property
-    def recorded(self) -> LiteralString:
-        """The statement that notes that it was applied."""
-        return f"INSERT INTO background_migrations (version, name) VALUES ({self.version}, '{self.name}')"  # noqa: S608
-
-
-def migrations() -> list[Migration]:
-    """All migrations of this release, in order."""
-    found = []
-    for entry in files("jobs.migrations").iterdir():
-        if entry.name.endswith(".sql"):
-            version, name = int(entry.name[:4]), entry.name.removesuffix(".sql")
-            found.append(Migration(version, name, entry.read_text(encoding="utf-8")))
-    return sorted(found, key=lambda migration: migration.version)
-
-
 def migrate(url: str) -> list[str]:
-    """Apply what is missing, all or nothing, and return the names. Safe to run from many hosts at once.
+    """Apply what is missing and return the names. Safe to run from many hosts at once, and while workers run.
 
-    Raises `SchemaError` where the database is of a newer release, and psycopg's `LockNotAvailable` where somebody
-    holds a lock for more than five seconds: nothing was changed then, run it again.
+    A database without any of our tables gets all of them in one transaction, or none. Later migrations are applied one
+    by one; what is applied stays applied, and the next run goes on there.
+
+    Raises `SchemaError` where the database is of a newer release that this one cannot work with, and psycopg's
+    `LockNotAvailable` where somebody holds a lock for minutes: run it again.
     """
-    with psycopg.connect(url, connect_timeout=5, application_name="oomph migrate") as connection:
-        return apply(connection.execute)
+    with _connect(url) as guard, _connect(url) as connection, _turn(guard):
+        _refuse_encoding(connection.info.parameter_status("server_encoding"))
+        present = _present(connection)
+        if not present:
+            with connection.transaction():
+                return _apply_at_once(connection.execute)
+        check_version(max(present), _needs(connection), may_be_older=True)
+        missing = [migration for migration in migrations() if migration.version not in present]
+        if missing:
+            _patiently(connection, lambda: connection.execute(TABLE))
+        for migration in missing:
+            _apply(connection, migration)
+        return [migration.name for migration in missing]
 
 
 def apply(execute: Callable[[LiteralString], Iterable[Any]]) -> list[str]:
-    """Apply what is missing in a transaction that is open already, and return the names; what `migrate` runs.
+    """Apply what is missing in a transaction that is open already, and return the names.
 
     `execute` runs a script of statements without parameters, `%` as it stands, and returns the rows of a query. The
-    caller commits. Raises like `migrate`; the error of a lock is the driver's own.
+    caller commits. Raises like `migrate`; the error of a lock is the driver's own. Every lock is held until then,
+    and new indexes hold up all writers: among many jobs, stop the workers for it, or run `oomph migrate` instead.
     """
     ((waits,),) = execute("SELECT current_setting('lock_timeout')")
-    execute(f"SELECT set_config('lock_timeout', '{LOCK_TIMEOUT_MS}ms', true)")
+    execute(f"SELECT set_config('lock_timeout', '{ONE_LOCK_TIMEOUT_MS}ms', true)")
     execute(f"SELECT pg_advisory_xact_lock({ADVISORY_LOCK})")
     ((encoding,),) = execute("SELECT current_setting('server_encoding')")
     _refuse_encoding(encoding)
-    execute(_RECORD)
-    present = {version for (version,) in execute("SELECT version FROM background_migrations")}
-    _refuse_newer(max(present, default=0))
-    applied = [migration for migration in migrations() if migration.version not in present]
-    for migration in applied:
-        execute(migration.sql)
-        execute(migration.recorded)
+    applied = _apply_at_once(execute)
     execute(f"SELECT set_config('lock_timeout', '{waits}', true)")  # the rest of the transaction is the caller's
-    return [migration.name for migration in applied]
+    return applied
 
 
 def tables() -> frozenset[str]:
     """The names of all tables of this release, but for those of vectors, which are made as models come."""
-    made = (_CREATE_TABLE.findall(migration.sql) for migration in migrations())
+    made = (_CREATE_TABLE.findall(step.sql) for migration in migrations() for step in migration.steps)
     return frozenset(chain(["background_migrations"], *made))
 
 
-def script() -> str:
-    """All migrations as one SQL script, for people who apply schema changes by hand."""
-    parts = ["BEGIN;", f"{_RECORD};"]
+def script(since: int = 0) -> str:
+    """The SQL of all migrations after version `since`, for people who apply schema changes by hand.
+
+    For an empty database it is one transaction. For another one it has many, and indexes are made outside of them.
+    """
+    if not since:
+        parts = [TABLE.strip()]
+        for migration in migrations():
+            parts += [step.at_once for step in migration.steps] + [_recording(migration)]
+        return "\n".join(["BEGIN;", *parts, "COMMIT;"])
+    parts = [TABLE.strip(), f"SET lock_timeout = '{LOCK_TIMEOUT_MS}ms';"]
     for migration in migrations():
-        parts += [migration.sql, f"{migration.recorded};"]
-    return "\n".join([*parts, "COMMIT;"])
+        if migration.version > since:
+            for step in migration.steps:
+                match step.how:
+                    case How.TRANSACTION:
+                        parts += ["BEGIN;", step.sql, "COMMIT;"]
+                    case How.CONCURRENTLY:
+                        drop = f"DROP INDEX CONCURRENTLY IF EXISTS {step.index};"
+                        parts += ["SET lock_timeout = 0;", drop, step.sql, f"SET lock_timeout = '{LOCK_TIMEOUT_MS}ms';"]
+                    case How.BATCHES:
+                        parts += ["-- Again and again, until it changes no row:", step.sql]
+            parts.append(_recording(migration))
+    return "\n".join(parts)
 
 
 def check(connection: psycopg.Connection[Any]) -> None:
-    """Raise `SchemaError` unless the database has exactly the schema of this release."""
-    row = connection.execute("SELECT to_regclass('background_migrations') IS NOT NULL").fetchone()
-    present = 0
-    if row is not None and row[0]:
-        newest = connection.execute("SELECT coalesce(max(version), 0) FROM background_migrations").fetchone()
-        present = newest[0] if newest else 0
-    check_version(present)
+    """Raise `SchemaError` unless a worker of this release can work with the database's schema."""
+    check_version(max(_present(connection), default=0), _needs(connection))
 
 
-def check_version(present: int) -> None:
-    """Raise `SchemaError` unless `present`, the newest applied migration or 0, is the newest of this release."""
-    _refuse_newer(present)
-    needed = migrations()[-1].version
-    if present < needed:
-        state = "has no tables of Oomph" if present == 0 else f"is at version {present}, this release needs {needed}"
+def check_version(present: int, needs: int, *, may_be_older: bool = False) -> None:
+    """Raise `SchemaError` unless this release can work with a schema whose newest migration, or 0, is `present`.
+
+    A newer one will do, unless one of its migrations `needs` a newer release: so a deploy migrates first and replaces
+    its workers one after the other.
+    """
+    newest = migrations()[-1].version
+    if needs > newest:
+        raise SchemaError(
+            f"the database is at version {present}, newer than the {newest} of this release: upgrade this installation "
+            f"to one of version {needs} or newer"
+        )
+    if present < newest and not may_be_older:
+        state = "has no tables of Oomph" if present == 0 else f"is at version {present}, this release needs {newest}"
         raise SchemaError(f"the database {state}: run `oomph migrate`")
 
 
-def _refuse_newer(present: int) -> None:
-    newest = migrations()[-1].version
-    if present > newest:
-        raise SchemaError(
-            f"the database is at version {present}, newer than the {newest} of this release: upgrade this installation"
-        )
+def _connect(url: str) -> psycopg.Connection[Any]:
+    connection = psycopg.connect(url, connect_timeout=5, application_name="oomph migrate", autocommit=True)
+    # Or else the one that waits for its turn would keep a snapshot, for whose end an index that is built waits.
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
+    return connection
+
+
+@contextmanager
+def _turn(guard: psycopg.Connection[Any]) -> Iterator[None]:
+    """Be the only migrator. Held in a transaction, for poolers, that has neither a snapshot nor a lock of a table."""
+    until = time.monotonic() + TURN_SECONDS
+    while True:
+        with guard.transaction():
+            guard.execute("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
+            # Without parameters: they would leave a portal open, and that its snapshot.
+            row = guard.execute(f"SELECT pg_try_advisory_xact_lock({ADVISORY_LOCK})").fetchone()
+            if row is not None and row[0]:
+                yield
+                return
+        if time.monotonic() > until:
+            raise errors.LockNotAvailable(f"another migration has been running for {TURN_SECONDS:g} s; run this again")
+        time.sleep(LOCK_PAUSE_SECONDS * random.uniform(0.2, 0.6))
+
+
+def _present(connection: psycopg.Connection[Any]) -> set[int]:
+    row = connection.execute("SELECT to_regclass('background_migrations') IS NOT NULL").fetchone()
+    if row is None or not row[0]:
+        return set()
+    return {version for (version,) in connection.execute("SELECT version FROM background_migrations")}
+
+
+def _needs(connection: psycopg.Connection[Any]) -> int:
+    """0 without the table, and in one of the first release, which does not have the column."""
+    row = connection.execute("SELECT to_regclass('background_migrations') IS NOT NULL").fetchone()
+    if row is None or not row[0]:
+        return 0
+    row = connection.execute(
+        "SELECT max((to_jsonb(m) ->> 'needs')::integer) FROM background_migrations AS m"
+    ).fetchone()
+    return (row[0] if row is not None else None) or 0
+
+
+def _apply_at_once(execute: Callable[[LiteralString], Iterable[Any]]) -> list[str]:
+    execute(TABLE)
+    rows = list(execute("SELECT version, needs FROM background_migrations"))
+    present = {version for version, _ in rows}
+    check_version(max(present, default=0), max((needs for _, needs in rows), default=0), may_be_older=True)
+    missing = [migration for migration in migrations() if migration.version not in present]
+    for migration in missing:
+        for step in migration.steps:
+            assert step.how is not How.BATCHES or not present, "only `oomph migrate` does it again and again"
+            execute(step.at_once)
+        execute(_recording(migration))
+    return [migration.name for migration in missing]
+
+
+def _apply(connection: psycopg.Connection[Any], migration: Migration) -> None:
+    *before, last = migration.steps
+    for step in before:
+        _run(connection, step)
+    if last.how is How.TRANSACTION:  # together with the record of it
+
+        def run() -> None:
+            connection.execute(last.sql)
+            _record(connection, migration)
+
+        _patiently(connection, run)
+    else:
+        _run(connection, last)
+        _record(connection, migration)
+
+
+def _run(connection: psycopg.Connection[Any], step: Step) -> None:
+    match step.how:
+        case How.TRANSACTION:
+            _patiently(connection, lambda: connection.execute(step.sql))
+        case How.CONCURRENTLY:
+            _build(connection, step)
+        case How.BATCHES:
+            while _patiently(connection, lambda: connection.execute(step.sql).rowcount) > 0:
+                pass
+
+
+def _build(connection: psycopg.Connection[Any], step: Step) -> None:
+    row = connection.execute(
+        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", [step.index]
+    ).fetchone()
+    if row is not None and row[0]:
+        return
+    connection.execute("SELECT set_config('lock_timeout', %s, false)", [f"{CONCURRENT_TIMEOUT_MS}ms"])
+    try:
+        if row is not None:  # of a run that died
+            connection.execute(f"DROP INDEX CONCURRENTLY {step.index}")
+        connection.execute(step.sql)
+    finally:
+        if connection.info.transaction_status is TransactionStatus.IDLE:
+            connection.execute("RESET lock_timeout")
+
+
+def _patiently(connection: psycopg.Connection[Any], run: Callable[[], Result]) -> Result:
+    """Run it in a transaction that waits for locks a moment only, many times if need be."""
+    for left in reversed(range(LOCK_TRIES)):
+        try:
+            with connection.transaction():
+                connection.execute("SELECT set_config('lock_timeout', %s, true)", [f"{LOCK_TIMEOUT_MS}ms"])
+                return run()
+        except (errors.LockNotAvailable, errors.DeadlockDetected):
+            if not left:
+                raise
+            time.sleep(LOCK_PAUSE_SECONDS * random.uniform(0.5, 1.5))
+    raise AssertionError("the last try returns or raises")
+
+
+def _record(connection: psycopg.Connection[Any], migration: Migration) -> None:
+    connection.execute(_recording(migration))
+
+
+def _recording(migration: Migration) -> LiteralString:
+    values = f"{migration.version}, '{migration.name}', {migration.needs}"
+    return f"INSERT INTO background_migrations (version, name, needs) VALUES ({values});"  # noqa: S608
 
 
 def _refuse_encoding(encoding: str | None) -> None:

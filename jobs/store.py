@@ -78,12 +78,25 @@ class Mark(NamedTuple):
     id: int
 
 
+class Stop(NamedTuple):
+    """Where a claim stopped among the lines of a kind and priority: the organisation that had the last turn."""
+
+    kind: str
+    priority: int
+    organization_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The answer to a claim. `parked` jobs were passed over for their concurrency key: claim again, others follow."""
+    """The answer to a claim.
+
+    `parked` jobs were passed over for their concurrency key, or because somebody else was deciding about their line:
+    claim again, others follow. `stops` are new ones, where organisations took turns.
+    """
 
     jobs: list[ClaimedJob]
     parked: int = 0
+    stops: Sequence[Stop] = ()
 
 
 class Waiting(NamedTuple):
@@ -171,14 +184,17 @@ class JobStore:
         slots: int,
         reach: float = math.inf,
         marks: Collection[Mark] = (),
+        stops: Collection[Stop] = (),
+        served: Sequence[str] = (),
     ) -> Claim:
         """Take up to `slots` due jobs of these kinds, best first; of a kind and priority with a mark, those past it.
 
-        Of the others, those that have been due for `reach` seconds at most.
+        Of the others, those that have been due for `reach` seconds at most. Where organisations take turns, they do so
+        from these stops on, and of several kinds those come last that were `served` last.
         """
         try:
             wanted = {"worker_id": worker_id, "pool": pool, "kinds": list(kinds), "slots": slots, "reach": reach}
-            if not marks:
+            if not marks and not stops:
                 rows = await self._database.claims.fetch("claim", **wanted)
             else:
                 rows = await self._database.claims.fetch(
@@ -188,13 +204,18 @@ class JobStore:
                     mark_priorities=[mark.priority for mark in marks],
                     mark_run_afters=[mark.run_after for mark in marks],
                     mark_ids=[mark.id for mark in marks],
+                    served=list(served),
+                    stop_kinds=[stop.kind for stop in stops],
+                    stop_priorities=[stop.priority for stop in stops],
+                    stops=[stop.organization_id for stop in stops],
                 )
         except errors.UniqueViolation:
             # The backstop of invariant 5: somebody set a job of the same concurrency key to running by hand, or the
             # database's own isolation level hides what other claims did. They made progress, so asking again does too.
             return Claim([], parked=1)
         jobs = [_claimed(row) for row in rows if row[1] is not None]
-        return Claim(await self._with_traces(jobs), parked=rows[0][0] if rows else 0)
+        stopped = tuple(Stop(row[3], row[11], row[9]) for row in rows if row[1] is None and row[9] is not None)
+        return Claim(await self._with_traces(jobs), parked=max((row[0] for row in rows), default=0), stops=stopped)
 
     async def claim_probe(self, worker_id: UUID, pool: str, kinds: Sequence[str]) -> list[ClaimedJob]:
         """Take the one job that a paused kind may run as its probe, if one was asked for."""

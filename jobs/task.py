@@ -20,6 +20,8 @@ MAX_PAYLOAD_BYTES = 1 << 20  # a payload names things, it does not carry them
 MAX_ATTEMPTS = 1_000
 MAX_TIMEOUT = timedelta(days=7)
 MAX_DELAY = timedelta(days=3_650)  # who waits longer has mixed up units, and PostgreSQL's clock ends somewhere
+MAX_PER_ORGANIZATION = 10_000  # each claim counts those that run
+MAX_RETENTION = timedelta(days=36_500)
 
 _KIND = re.compile(r"[a-z0-9][a-z0-9_.:-]*")
 
@@ -74,6 +76,28 @@ class Snooze(Exception):
         self.delay = delay
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long a finished job is kept, by how it ended: zero is for ever, None leaves it to the worker's settings.
+
+    Raises `TypeError` or `ValueError` for anything else than a time of up to a hundred years.
+    """
+
+    succeeded: timedelta | None = None
+    dead: timedelta | None = None
+    cancelled: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        given: dict[str, object] = {"succeeded": self.succeeded, "dead": self.dead, "cancelled": self.cancelled}
+        for status, keep in given.items():
+            if keep is None:
+                continue
+            if not isinstance(keep, timedelta):
+                raise TypeError(f"Retention: {status} must be a timedelta or None, not {keep!r}")
+            if not timedelta(0) <= keep <= MAX_RETENTION:
+                raise ValueError(f"Retention: {status}={keep} is outside 0 to {MAX_RETENTION}")
+
+
 P = TypeVar("P", bound=Payload)
 
 
@@ -85,7 +109,9 @@ class Task(Generic[P]):
     more or less than `WORKER_INGEST_MEMORY_MB`, in MiB. An exception of a type in `permanent_errors` makes the job
     dead at once. Of each dead job of an `important` kind the owners get a notice. `redact` names fields of the payload
     that are secret although their types do not say so: `card.number`, `tokens.*` for the elements of a list or the
-    values of an object. Raises `ValueError` or `TypeError` where the declaration itself is wrong.
+    values of an object. `retention` says how long its finished jobs are kept, where the worker's settings are not to.
+    `max_per_organization` bounds how many jobs run at once that name the same `organization_id`, over all workers.
+    Raises `ValueError` or `TypeError` where the declaration itself is wrong.
     """
 
     kind: str
@@ -98,6 +124,8 @@ class Task(Generic[P]):
     permanent_errors: tuple[type[Exception], ...] = ()
     important: bool = False
     redact: Sequence[str] = ()
+    retention: Retention = Retention()
+    max_per_organization: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str):
@@ -114,7 +142,11 @@ class Task(Generic[P]):
             raise TypeError(f"{self.kind}: pool must be one of {', '.join(Pool)}, not {self.pool!r}")
         if not isinstance(self.priority, Priority):
             raise TypeError(f"{self.kind}: priority must be one of {', '.join(p.name for p in Priority)}")
-        numbers: dict[str, object] = {"max_attempts": self.max_attempts, "memory_mb": self.memory_mb or 1}
+        numbers: dict[str, object] = {
+            "max_attempts": self.max_attempts,
+            "memory_mb": 1 if self.memory_mb is None else self.memory_mb,
+            "max_per_organization": 1 if self.max_per_organization is None else self.max_per_organization,
+        }
         for name, number in numbers.items():
             if isinstance(number, bool) or not isinstance(number, int):
                 raise TypeError(f"{self.kind}: {name} must be a whole number, not {number!r}")
@@ -128,8 +160,15 @@ class Task(Generic[P]):
             raise ValueError(f"{self.kind}: memory_mb needs pool ingest; pool {self.pool} has no process of its own")
         if self.memory_mb is not None and self.memory_mb < 1:
             raise ValueError(f"{self.kind}: memory_mb={self.memory_mb} must be at least 1")
+        if self.max_per_organization is not None and not 1 <= self.max_per_organization <= MAX_PER_ORGANIZATION:
+            raise ValueError(
+                f"{self.kind}: max_per_organization={self.max_per_organization} is outside 1 to {MAX_PER_ORGANIZATION}"
+            )
         if not isinstance(self.important, bool):
             raise TypeError(f"{self.kind}: important must be True or False, not {self.important!r}")
+        retention: object = self.retention
+        if not isinstance(retention, Retention):
+            raise TypeError(f"{self.kind}: retention must be a Retention, not {self.retention!r}")
         permanent: object = self.permanent_errors
         if not isinstance(permanent, tuple) or not all(
             isinstance(error, type) and issubclass(error, Exception) for error in permanent

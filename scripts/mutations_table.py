@@ -40,6 +40,7 @@ INTENTS = "tests/pools/test_ingest_intents.py::"
 LEFTOVERS = "tests/pools/test_ingest_leftovers.py::"
 REACH = "tests/pools/test_reach.py::"
 SWEEP = "tests/pools/test_sweep.py::"
+MANAGER = "tests/worker/test_service_manager.py::"
 
 OLDER = f"{CLAIMS}test_what_an_older_claim_writes_changes_nothing"
 ENDED = f"{CLAIMS}test_a_finished_job_stays_as_it_is"
@@ -801,5 +802,27 @@ MUTATIONS = (
         "k.secret_paths || excluded.secret_paths",
         "excluded.secret_paths",
         (f"{FIELDS}test_what_was_secret_stays_so_in_a_release_that_forgets_it",),
+    ),
+    # What a service manager is told.
+    Mutation(
+        "a sign of life: only while work can move",
+        "supervisor/service_manager.py",
+        "return {} if why_dead or self._notify.watchdog is None",
+        "return {} if self._notify.watchdog is None",
+        (f"{MANAGER}test_a_worker_in_which_no_work_can_move_gives_no_sign_of_life[path]",),
+    ),
+    Mutation(
+        "readiness: not before the worker takes jobs",
+        "supervisor/service_manager.py",
+        "if not self._is_ready and not unready:",
+        "if not self._is_ready:",
+        (f"{MANAGER}test_a_manager_hears_of_the_start_of_work_and_of_the_end[path]",),
+    ),
+    Mutation(
+        "the notify socket: no child has it",
+        "supervisor/notify_socket.py",
+        'environment.pop("NOTIFY_SOCKET", "")',
+        'environment.get("NOTIFY_SOCKET", "")',
+        (f"{MANAGER}test_a_manager_hears_of_the_start_of_work_and_of_the_end[path]",),
     ),
 )

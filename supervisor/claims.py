@@ -24,6 +24,7 @@ from jobs.task import Pool
 from supervisor.attempts import Attempts
 from supervisor.herd import Herd
 from supervisor.reach import Reach
+from supervisor.turns import Turns
 
 if TYPE_CHECKING:
     from supervisor.monitor.meter import Meter
@@ -84,6 +85,7 @@ class Claims:
         self._heard: dict[Pool, set[str]] = {pool: set() for pool in pools}  # what the next claim comes for
         self._looks_after = dict.fromkeys(pools, True)  # the next claim, also if it takes nothing
         self._reach = {pool: Reach() for pool in pools}
+        self._turns = {pool: Turns() for pool in pools}
         self._claiming: dict[Pool, float] = {}  # since when
         self._looking_since: float | None = None
         self.looked_at: float | None = None  # when the last look at the queue came back, by the monotonic clock
@@ -236,7 +238,11 @@ class Claims:
             heard, self._heard[pool] = self._heard[pool], set()
             sent_at = time.monotonic()
             marks, seconds = reach.marks(sent_at), reach.seconds(sent_at) if self._is_dear else math.inf
-            claim = await self._store.claim(self._worker_id, pool, kinds, slots, seconds, marks)
+            turns = self._turns[pool]
+            claim = await self._store.claim(
+                self._worker_id, pool, kinds, slots, seconds, marks, turns.stops, turns.served
+            )
+            turns.taken(claim.jobs, claim.stops)
             if self._meter is not None:
                 self._meter.claimed(pool, claim.jobs, time.monotonic() - sent_at)
             if claim.jobs:

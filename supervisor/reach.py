@@ -48,7 +48,8 @@ class Reach:
         """A claim that was sent at that moment took these, and there may be more."""
         if not self.marks(sent_at):
             self._marks, self._marked_at = {}, sent_at
-        last = {(job.kind, job.priority): job for job in claimed}  # they are in the queue's order
+        # They are in the queue's order, but for those of organisations, which take turns and are not passed over.
+        last = {(job.kind, job.priority): job for job in claimed if job.organization_id is None}
         for place, job in last.items():
             self._marks[place] = Mark(job.kind, job.priority, job.run_after, job.id)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from supervisor.logs import configure_logging
+from supervisor.notify_socket import NotifySocket
 from supervisor.target import NO_DATABASE, Target, open_connection, target_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ class Options:
     drain: bool = False
     log_level: str = "info"
 
+    def arguments(self) -> list[str]:
+        """These options as the command line writes them."""
+        given = {"app": self.app, "pools": self.pools, "database": self.database, "embedded": self.embedded}
+        valued = [f"--{name}={value}" for name, value in given.items() if value]
+        return [*valued, *(["--drain"] if self.drain else []), f"--log-level={self.log_level}"]
+
 
 def serve(options: Options) -> int:
     """Run jobs until told to stop by SIGTERM or Ctrl-C; returns the exit status.
@@ -47,6 +54,7 @@ def serve(options: Options) -> int:
     Raises what `supervisor.errors.explain` knows where something is wrong; nothing is left running then.
     """
     configure_logging(options.log_level, os.environ.get("WORKER_LOG_FORMAT", ""))
+    notify = NotifySocket.take(os.environ)
     embedded = options.embedded is not None
     settings = _settings(options.app, options.pools, named_database=bool(options.database), embedded=embedded)
 
@@ -60,7 +68,7 @@ def serve(options: Options) -> int:
         settings = _with_slots(settings, loaded).model_copy(update={"database_url": target.url})
         _require_schema(target, ours=options.embedded is not None)
         tracing = _tracing()
-        ended = run(Worker(settings, loaded, drain=options.drain, tracing=tracing).run())
+        ended = run(Worker(settings, loaded, drain=options.drain, notify=notify, tracing=tracing).run())
     if tracing is not None:
         tracing.close()
     ended.leave()

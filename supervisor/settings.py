@@ -5,6 +5,7 @@ The defaults are chosen for a host of its own; what they assume stands beside th
 
 import os
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
@@ -21,7 +22,7 @@ from pydantic import (
 )
 
 from jobs import failpoints
-from jobs.task import Pool
+from jobs.task import Pool, Retention
 
 LAST_PORT = 65_535
 HEARTBEATS_PER_LEASE = 3  # two renewals may fail before the lease is at risk
@@ -146,6 +147,18 @@ class Settings(BaseModel):
         description="How long a due job waits for a live worker that knows its kind. Where apps share a database, or "
         "deploys roll, 0 kills jobs whose only worker is being restarted.",
     )
+    worker_retention_succeeded_days: float = Field(
+        default=7, ge=0, le=36_500, description="How long a job is kept that succeeded; 0 is for ever."
+    )
+    worker_retention_dead_days: float = Field(
+        default=30, ge=0, le=36_500, description="How long a dead job is kept; 0 is for ever."
+    )
+    worker_retention_cancelled_days: float = Field(
+        default=30, ge=0, le=36_500, description="How long a cancelled job is kept; 0 is for ever."
+    )
+    worker_retention_records_days: float = Field(
+        default=365, ge=0, le=36_500, description="How long notices and the audit are kept; 0 is for ever."
+    )
     worker_call_timeout_seconds: float = Field(
         default=10, ge=0.5, le=300, description="The bound of one database call, on the worker's side."
     )
@@ -244,6 +257,15 @@ class Settings(BaseModel):
     def lease_margin(self) -> float:
         """Seconds before the lease's end at which the worker gives its jobs up: time to kill what runs."""
         return max(0.5, self.worker_lease_seconds / 6)
+
+    @property
+    def retention(self) -> Retention:
+        """How long finished jobs are kept whose kind does not say so itself."""
+        return Retention(
+            succeeded=timedelta(days=self.worker_retention_succeeded_days),
+            dead=timedelta(days=self.worker_retention_dead_days),
+            cancelled=timedelta(days=self.worker_retention_cancelled_days),
+        )
 
     def concurrency(self, pool: Pool) -> int:
         """Slots of a pool; 0 for ingest means that nobody has chosen yet."""

@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+EXIT_SECONDS = 70.0  # what may follow a drain at worst: the bounds of all steps of the end, which a test adds up
+
 
 class State(StrEnum):
     """RUNNING claims and runs. DRAINING claims nothing and lets jobs finish. TERMINATING gives the rest back."""
@@ -31,3 +33,8 @@ _NEXT = {
 def next_state(state: State, event: Event) -> State:
     """The state after `event`; one that means nothing here changes nothing."""
     return _NEXT.get((state, event), state)
+
+
+def grace_seconds(drain: float) -> float:
+    """What a service manager must leave between SIGTERM and SIGKILL where WORKER_SHUTDOWN_SECONDS is `drain`."""
+    return drain + EXIT_SECONDS

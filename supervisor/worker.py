@@ -19,6 +19,7 @@ from jobs.database import Database, DatabaseUnavailable
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import Verdict
 from jobs.recovery import Recovery
+from jobs.retention import RetentionWalk
 from jobs.scheduler import Scheduler
 from jobs.store import JobStore
 from jobs.task import Pool
@@ -28,13 +29,14 @@ from supervisor.attempts import Attempts
 from supervisor.clean_up import CleanUp
 from supervisor.listener import Listener
 from supervisor.loop import ended_within, keep_what_is_there
-from supervisor.monitor import vitals
+from supervisor.monitor import condition
 from supervisor.monitor.activity import ActivityWriter
 from supervisor.monitor.meter import Meter
+from supervisor.notify_socket import NotifySocket
 from supervisor.outcomes import OutcomeWriter
 from supervisor.services import run_forever
 from supervisor.settings import Settings
-from supervisor.shutdown import Event, State, next_state
+from supervisor.shutdown import Event, State, grace_seconds, next_state
 from supervisor.signals import ignore_signals, on_signal
 from supervisor.sizing import check_template, ingest_options
 from supervisor.template_news import TemplateNews
@@ -43,7 +45,9 @@ from supervisor.tenure import Tenure
 if TYPE_CHECKING:
     from pools.ingest import IngestPool
     from supervisor.monitor.observatory import Observatory
+    from supervisor.monitor.vitals import Vitals
     from supervisor.notices.sending import Sending
+    from supervisor.service_manager import ServiceManager
     from supervisor.tracing import Tracing
 
 log = logging.getLogger("oomph.worker")
@@ -55,9 +59,17 @@ END_SECONDS = 15.0  # for attempts that were told to end: a coroutine's cancel g
 
 
 class Worker:
-    """One worker process. With `drain` it ends by itself once nothing is left to do."""
+    """One worker process. With `drain` it ends by itself once nothing is left to do; `notify` hears of its life."""
 
-    def __init__(self, settings: Settings, app: App, *, drain: bool = False, tracing: "Tracing | None" = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        app: App,
+        *,
+        drain: bool = False,
+        tracing: "Tracing | None" = None,
+        notify: NotifySocket | None = None,
+    ) -> None:
         self._settings = settings
         self._drain_when_idle = drain
         self._state = State.RUNNING
@@ -89,6 +101,8 @@ class Worker:
         pools = settings.worker_pools
         self._meter = Meter(pools, [kind for pool in pools for kind in app.kinds(pool)])
         self._recovery = Recovery(self._database, self._store, unknown_kind_grace=grace, on_rescued=self._on_rescued)
+        records = timedelta(days=settings.worker_retention_records_days)
+        self._retention = RetentionWalk(self._database, settings.retention, records=records)
         self._scheduler = Scheduler(self._database, app, name=settings.worker_app)
         self._outcomes = OutcomeWriter(self._store, self._meter)
         self._ingest: IngestPool | None = None
@@ -101,10 +115,11 @@ class Worker:
         self._activity = ActivityWriter(
             self._database,
             self._meter,
-            lambda: vitals.look(self._attempts, self._pools, self._ingest),
+            lambda: condition.look(self._attempts, self._pools, self._ingest),
             lambda: self._worker.worker_id,
         )
         self._observatory = self._make_observatory()
+        self._service_manager = None if notify is None else self._make_service_manager(notify)
 
     async def run(self) -> int:
         """Serve until a signal, or until nothing is left with `drain`.
@@ -133,6 +148,8 @@ class Worker:
         if self._observatory is not None:
             self._observatory.open()
             self._serve_forever("http", self._observatory.serve_once)
+        if self._service_manager is not None:
+            self._serve_forever("service manager", self._service_manager.report_once)
         await self._database.open()
         for pool in self._pools.values():
             await pool.start()
@@ -198,6 +215,8 @@ class Worker:
             service.cancel()
         if not await ended_within(LEAVE_SECONDS, self._leave()):
             log.warning("the database does not answer; the worker leaves without its goodbye")
+        if self._service_manager is not None:
+            self._service_manager.close()
         ignore_signals()
 
     async def _leave(self) -> None:
@@ -263,6 +282,7 @@ class Worker:
             self._serve_forever(f"claims of {pool}", lambda pool=pool: self._worker.claims.claim_once(pool))  # type: ignore[misc]
         self._serve_forever("queue", self._look)
         self._serve_forever("clean-up", self._clean_up.run_once)
+        self._serve_forever("retention", self._remove_old)
         self._serve_forever("schedules", self._tick)
         self._serve_forever("progress", self._attempts.flush_progress)
         self._serve_forever("activity", self._activity.run_once)
@@ -295,6 +315,9 @@ class Worker:
 
     async def _look(self) -> float:
         return await self._worker.claims.look_once()
+
+    async def _remove_old(self) -> float:
+        return await self._retention.run_once(self._worker.worker_id)
 
     async def _tick(self) -> float:
         due_in = await self._scheduler.seconds_to_next()
@@ -343,10 +366,19 @@ class Worker:
     def _make_observatory(self) -> "Observatory | None":
         if not self._settings.worker_http:
             return None
-        from supervisor.monitor.observatory import Observatory, Parts
+        from supervisor.monitor.observatory import Observatory
+
+        return Observatory(self._settings, self._database, self._meter, self._make_vitals())
+
+    def _make_service_manager(self, notify: NotifySocket) -> "ServiceManager":
+        from supervisor.service_manager import ServiceManager
+
+        return ServiceManager(notify, self._make_vitals())
+
+    def _make_vitals(self) -> "Vitals":
+        from supervisor.monitor.vitals import Parts, Vitals
 
         parts = Parts(
-            database=self._database,
             attempts=self._attempts,
             pools=list(self._pools),
             ingest=self._ingest,
@@ -354,7 +386,7 @@ class Worker:
             tenure=lambda: self._tenure,
             listener=lambda: self._listener,
         )
-        return Observatory(self._settings, self._meter, parts)
+        return Vitals(self._settings, parts)
 
     def _on_rescued(self, kind: str) -> None:
         self._meter.settled(kind, Verdict.WORKER_LOST)
@@ -401,5 +433,7 @@ class Worker:
         state = next_state(self._state, event)
         if state is not self._state:
             log.info("%s: %s -> %s", event, self._state, state)
+            if self._state is State.RUNNING and self._service_manager is not None:
+                self._service_manager.stopping(grace_seconds(self._settings.worker_shutdown_seconds))
             self._state = state
             self._news.set()

@@ -1,6 +1,13 @@
 -- What an operator looks at: activity over time, what each worker holds, jobs by whatever filter, and many jobs at once.
 -- Nothing here costs a claim or an outcome anything but the index entry of a job that dies.
 
+-- The dead of one kind, and the jobs of one schedule, newest first.
+-- step: concurrently
+CREATE INDEX CONCURRENTLY background_jobs_dead_kind ON background_jobs (kind, id) WHERE status = 'dead';
+-- step: concurrently
+CREATE INDEX CONCURRENTLY background_jobs_schedule ON background_jobs (schedule, id) WHERE schedule IS NOT NULL;
+
+-- step: in one transaction
 -- What happened in one span of time, by kind; of kind '' all kinds together. Successes leave no attempt behind and finished
 -- jobs have no index by time, so workers add up here what they count as they work: see jobs/activity.py, which also has the
 -- bounds of the histograms. The same counts stand here by minute and by quarter of an hour: a look at an hour and a look at
@@ -34,10 +41,6 @@ CREATE TABLE background_worker_states (
     template_up      boolean,
     slots            jsonb NOT NULL       -- {"agent": {"used": 3, "total": 100}}
 ) WITH (fillfactor = 50);
-
--- The dead of one kind, and the jobs of one schedule, newest first.
-CREATE INDEX background_jobs_dead_kind ON background_jobs (kind, id) WHERE status = 'dead';
-CREATE INDEX background_jobs_schedule ON background_jobs (schedule, id) WHERE schedule IS NOT NULL;
 
 -- Whether a job passes a filter, whose fields are those of jobs.finding.JobFilter; what is not given passes. The planner
 -- puts this in the place of its call, and leaves out what is not given. A key is either of the two.
@@ -217,8 +220,8 @@ CREATE FUNCTION background_active_of_key(of_key text, at_most integer) RETURNS S
 $$;
 
 -- What waits in the queue, by kind: bounded counts and the oldest, never a count over the table. Of each kind and priority
--- the index of claims is read up to the limit, once for what is due and once for what is scheduled; of what is blocked, the
--- limit is for all kinds together.
+-- the index of claims (that of migration 0011) is read up to the limit, once for what is due and once for what is
+-- scheduled; of what is blocked, the limit is for all kinds together.
 CREATE FUNCTION background_queue(max_kinds integer, at_most integer) RETURNS TABLE (
     kind text, pool text, paused boolean, kill_streak integer, kinds bigint, told_at double precision, -- by the clock
     due bigint, scheduled bigint, blocked bigint, oldest timestamptz
@@ -243,17 +246,20 @@ CREATE FUNCTION background_queue(max_kinds integer, at_most integer) RETURNS TAB
            SELECT least(sum(due.jobs), at_most) AS due, min(due.oldest) AS oldest,
                   least(sum(scheduled.jobs), at_most) AS scheduled
              FROM (VALUES (0::smallint), (1::smallint), (2::smallint)) AS level (priority)
+            CROSS JOIN (VALUES (true), (false)) AS side (is_nobodys)
             CROSS JOIN LATERAL (
                   SELECT count(*) AS jobs, min(entry.run_after) AS oldest
                     FROM (SELECT job.run_after FROM background_jobs AS job
-                           WHERE job.kind = known.kind AND job.priority = level.priority AND job.status = 'queued'
+                           WHERE job.kind = known.kind AND job.priority = level.priority
+                             AND (job.organization_id IS NULL) = side.is_nobodys AND job.status = 'queued'
                              AND NOT job.blocked AND job.run_after <= statement_timestamp()
                            ORDER BY job.run_after, job.id LIMIT at_most) AS entry
                   ) AS due
             CROSS JOIN LATERAL (
                   SELECT count(*) AS jobs
                     FROM (SELECT FROM background_jobs AS job
-                           WHERE job.kind = known.kind AND job.priority = level.priority AND job.status = 'queued'
+                           WHERE job.kind = known.kind AND job.priority = level.priority
+                             AND (job.organization_id IS NULL) = side.is_nobodys AND job.status = 'queued'
                              AND NOT job.blocked AND job.run_after > statement_timestamp()
                            ORDER BY job.run_after, job.id LIMIT at_most) AS entry
                   ) AS scheduled

@@ -16,9 +16,11 @@ WITH RECURSIVE queued_kind AS (
 ), victim AS MATERIALIZED (
     SELECT due.id FROM unknown
      CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS level (priority)
+     CROSS JOIN (VALUES (true), (false)) AS side (is_nobodys)
      CROSS JOIN LATERAL (
            SELECT job.id FROM background_jobs AS job
-            WHERE job.kind = unknown.kind AND job.priority = level.priority AND job.status = 'queued'
+            WHERE job.kind = unknown.kind AND job.priority = level.priority
+              AND (job.organization_id IS NULL) = side.is_nobodys AND job.status = 'queued'
               AND NOT job.blocked AND job.run_after <= statement_timestamp() - %(grace)s::interval
             ORDER BY job.run_after, job.id LIMIT %(limit)s
               FOR UPDATE SKIP LOCKED

@@ -8,13 +8,16 @@ WITH asked AS MATERIALIZED (
        FOR UPDATE SKIP LOCKED
 ), candidate AS MATERIALIZED (
     SELECT due.* FROM asked
+     CROSS JOIN (VALUES (0::smallint), (1::smallint), (2::smallint)) AS level (priority)
+     CROSS JOIN (VALUES (true), (false)) AS side (is_nobodys)
      CROSS JOIN LATERAL (
            SELECT job.id, job.kind, job.priority, job.run_after, job.concurrency_key FROM background_jobs AS job
-            WHERE job.kind = asked.kind AND job.status = 'queued' AND NOT job.blocked
+            WHERE job.kind = asked.kind AND job.priority = level.priority
+              AND (job.organization_id IS NULL) = side.is_nobodys AND job.status = 'queued' AND NOT job.blocked
               AND job.run_after <= statement_timestamp()
               AND NOT EXISTS (SELECT 1 FROM background_jobs AS busy
                                WHERE busy.status = 'running' AND busy.concurrency_key = job.concurrency_key)
-            ORDER BY job.priority, job.run_after, job.id LIMIT 10 -- keys are held for all of them
+            ORDER BY job.run_after, job.id LIMIT 10 -- keys are held for all of them
               FOR UPDATE OF job SKIP LOCKED
            ) AS due
 ), chosen AS MATERIALIZED (

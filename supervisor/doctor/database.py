@@ -139,7 +139,8 @@ async def _closing(connection: Connection) -> AsyncIterator[Connection]:
 
 
 async def _migrations(reader: Reader, facts: ServerFacts) -> Finding:
-    return checks.migrations((await reader.fetch("schema_version"))[0][0] if facts.has_migrations else 0)
+    present, needs = (await reader.fetch("schema_version"))[0] if facts.has_migrations else (0, 0)
+    return checks.migrations(present, needs)
 
 
 async def _clock(reader: Reader) -> Finding:

@@ -82,10 +82,10 @@ def writable(facts: ServerFacts) -> Finding:
     return ok("writable", "yes")
 
 
-def migrations(present: int) -> Finding:
-    """`present` is the newest applied migration, 0 for none."""
+def migrations(present: int, needs: int) -> Finding:
+    """`present` is the newest applied migration, 0 for none; `needs` what the schema needs of a release."""
     try:
-        check_version(present)
+        check_version(present, needs)
     except SchemaError as refusal:
         return error("migrations", str(refusal), "A worker of this release does not start on that schema.")
     return ok("migrations", f"up to date, at version {present}")

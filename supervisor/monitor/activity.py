@@ -14,8 +14,8 @@ from jobs.activity import ALL_KINDS, VERDICTS
 from jobs.database import Database
 from jobs.outcome import Verdict
 from jobs.worker_report import Counts, WorkerState, prune_activity, write_report
+from supervisor.monitor.condition import is_news
 from supervisor.monitor.meter import KindSeries, Meter
-from supervisor.monitor.vitals import is_news
 
 WRITE_SECONDS = 10.0
 PRUNE_SECONDS = 60.0

@@ -1,59 +1,30 @@
 """What a worker shows to a monitor: /metrics, /livez and /readyz. Made only where `WORKER_HTTP` asks for it."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 from jobs.database import Database
 from jobs.task import Pool
-from supervisor.attempts import Attempts
-from supervisor.listener import Listener
 from supervisor.monitor import catalog
+from supervisor.monitor.condition import MIB, resident_bytes
 from supervisor.monitor.endpoint import Answer, Endpoint
 from supervisor.monitor.exposition import CONTENT_TYPE, Page
 from supervisor.monitor.meter import Meter
 from supervisor.monitor.meter_view import tell_meter
-from supervisor.monitor.probes import Limits, Signs, why_dead, why_unready
 from supervisor.monitor.queue_view import QueueView, tell_queue
-from supervisor.monitor.vitals import MIB, resident_bytes
+from supervisor.monitor.vitals import Vitals
 from supervisor.settings import Settings, host_and_port
-from supervisor.shutdown import State
-from supervisor.tenure import Tenure
-
-if TYPE_CHECKING:
-    from pools.ingest import IngestPool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The parts of a worker that are looked at. What changes while it runs is asked for anew."""
-
-    database: Database
-    attempts: Attempts
-    pools: list[Pool]
-    ingest: "IngestPool | None"
-    state: Callable[[], State]
-    tenure: Callable[[], Tenure | None]
-    listener: Callable[[], Listener | None]
 
 
 class Observatory:
     """One for the life of the process; opened before anything else, so that a start can be watched too."""
 
-    def __init__(self, settings: Settings, meter: Meter, parts: Parts) -> None:
+    def __init__(self, settings: Settings, database: Database, meter: Meter, vitals: Vitals) -> None:
         address = host_and_port(settings.worker_http)
         assert address is not None, "made only where there is one"
         self._meter = meter
-        self._parts = parts
-        self._limits = Limits(
-            lease=settings.worker_lease_seconds - settings.lease_margin,
-            heartbeat=settings.worker_heartbeat_seconds,
-            poll=settings.worker_poll_seconds,
-            call_timeout=settings.worker_call_timeout_seconds,
-        )
-        self._queue = QueueView(parts.database)
+        self._vitals = vitals
+        self._queue = QueueView(database)
         self._version = version("oomph")
         pages = {"/metrics": self._metrics, "/livez": self._livez, "/readyz": self._readyz}
         self._endpoint = Endpoint(*address, pages)
@@ -71,14 +42,14 @@ class Observatory:
         await self._queue.stop()
 
     async def _livez(self) -> Answer:
-        return _judged(why_dead(self._signs(), self._limits))
+        return _judged(self._vitals.why_dead(self._vitals.signs()))
 
     async def _readyz(self) -> Answer:
-        return _judged(why_unready(self._signs(), self._limits))
+        return _judged(self._vitals.why_unready(self._vitals.signs()))
 
     async def _metrics(self) -> Answer:
         sample = None
-        if self._parts.tenure() is not None:  # before, the database may not even be connected
+        if self._vitals.parts.tenure() is not None:  # before, the database may not even be connected
             sample = await self._queue.look()
         if sample is not None and sample.clock_offset is not None:
             self._meter.clock_offset = sample.clock_offset
@@ -88,21 +59,9 @@ class Observatory:
         tell_queue(page, sample)
         return Answer(page.text(), content_type=CONTENT_TYPE)
 
-    def _signs(self) -> Signs:
-        parts, tenure, listener = self._parts, self._parts.tenure(), self._parts.listener()
-        now = time.monotonic()
-        return Signs(
-            state=parts.state(),
-            lease_left=None if tenure is None else tenure.keeper.seconds_left,
-            keeper_alive=tenure is not None and tenure.keeper.alive,
-            asking_for=0.0 if tenure is None else tenure.claims.asking_for(now),
-            looked_ago=None if tenure is None or tenure.claims.looked_at is None else now - tenure.claims.looked_at,
-            hears=listener is not None and listener.round_trip_seconds is not None,
-            template_up=None if parts.ingest is None else parts.ingest.template_up,
-        )
-
     def _tell_worker(self, page: Page) -> None:
-        parts, signs, listener = self._parts, self._signs(), self._parts.listener()
+        parts, signs = self._vitals.parts, self._vitals.signs()
+        listener = parts.listener()
         attempts = parts.attempts
         page.add_one(catalog.NOTIFY, None if listener is None else listener.round_trip_seconds)
         page.add_one(catalog.LEASE, signs.lease_left)
@@ -119,7 +78,7 @@ class Observatory:
             page.add_one(catalog.TEMPLATE_RESTARTS, parts.ingest.template_restarts)
         page.add_one(catalog.WORKER_MEMORY, resident_bytes())
         page.add_one(catalog.WORKER_CPU, time.process_time())
-        page.add_one(catalog.READY, int(not why_unready(signs, self._limits)))
+        page.add_one(catalog.READY, int(not self._vitals.why_unready(signs)))
         page.add(catalog.INFO, [((self._version,), 1)])
 
 

@@ -1,53 +1,67 @@
-"""How this worker is, at one moment."""
+"""The signs of one worker, read off its parts, for whoever asks whether it is live and ready."""
 
-import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobs.task import Pool
-from jobs.worker_report import WorkerState
-from pools.procfs import slurp
 from supervisor.attempts import Attempts
+from supervisor.listener import Listener
+from supervisor.monitor import probes
+from supervisor.monitor.probes import Limits, Signs
+from supervisor.settings import Settings
+from supervisor.shutdown import State
+from supervisor.tenure import Tenure
 
 if TYPE_CHECKING:
     from pools.ingest import IngestPool
 
-MIB = 1 << 20
-MOVED_MB = 4.0  # less than that is no news
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts of a worker that are looked at. What changes while it runs is asked for anew."""
+
+    attempts: Attempts
+    pools: list[Pool]
+    ingest: "IngestPool | None"
+    state: Callable[[], State]
+    tenure: Callable[[], Tenure | None]
+    listener: Callable[[], Listener | None]
 
 
-def look(attempts: Attempts, pools: Iterable[Pool], ingest: "IngestPool | None") -> WorkerState:
-    """What is told of the worker, apart from its lease."""
-    resident = resident_bytes()
-    memory_mb = None if resident is None else resident / MIB
-    slots = {
-        str(pool): {"used": attempts.slots(pool) - attempts.free_slots(pool), "total": attempts.slots(pool)}
-        for pool in pools
-    }
-    if ingest is None:
-        return WorkerState(slots=slots, memory_mb=memory_mb)
-    children_mb = ingest.children_memory_mb
-    return WorkerState(
-        slots=slots,
-        memory_mb=memory_mb,
-        children=ingest.children,
-        children_mb=sum(children_mb),
-        largest_child_mb=max(children_mb, default=0.0),
-        template_up=ingest.template_up,
-    )
+class Vitals:
+    """What `supervisor.monitor.probes` says of a worker with these settings and parts."""
 
+    def __init__(self, settings: Settings, parts: Parts) -> None:
+        self.parts = parts
+        self._limits = Limits(
+            lease=settings.worker_lease_seconds - settings.lease_margin,
+            heartbeat=settings.worker_heartbeat_seconds,
+            poll=settings.worker_poll_seconds,
+            call_timeout=settings.worker_call_timeout_seconds,
+        )
 
-def is_news(now: WorkerState, told: WorkerState) -> bool:
-    """Whether `now` differs from what was told so much that somebody may want to know."""
-    return (now.slots, now.children, now.template_up) != (told.slots, told.children, told.template_up) or any(
-        abs((getattr(now, name) or 0.0) - (getattr(told, name) or 0.0)) >= MOVED_MB
-        for name in ("memory_mb", "children_mb", "largest_child_mb")
-    )
+    @property
+    def running(self) -> int:
+        """How many attempts run."""
+        return self.parts.attempts.running
 
+    def why_dead(self, signs: Signs) -> list[str]:
+        return probes.why_dead(signs, self._limits)
 
-def resident_bytes() -> int | None:
-    """Resident memory of this process; None elsewhere than on Linux."""
-    try:
-        return int(slurp("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return None
+    def why_unready(self, signs: Signs) -> list[str]:
+        return probes.why_unready(signs, self._limits)
+
+    def signs(self) -> Signs:
+        parts, tenure, listener = self.parts, self.parts.tenure(), self.parts.listener()
+        now = time.monotonic()
+        return Signs(
+            state=parts.state(),
+            lease_left=None if tenure is None else tenure.keeper.seconds_left,
+            keeper_alive=tenure is not None and tenure.keeper.alive,
+            asking_for=0.0 if tenure is None else tenure.claims.asking_for(now),
+            looked_ago=None if tenure is None or tenure.claims.looked_at is None else now - tenure.claims.looked_at,
+            hears=listener is not None and listener.round_trip_seconds is not None,
+            template_up=None if parts.ingest is None else parts.ingest.template_up,
+        )

@@ -89,6 +89,8 @@ class JobsPage:
 
     def _streams(self, view: View[Any]) -> Handler:
         async def stream(request: Request) -> Response:
+            if request.method == "HEAD":
+                return Response(media_type=LiveStream.media_type)
             if self._live.is_full:
                 raise Refused(503, "Too many look at live views already; this one is not live.")
             question, frame = view.ask(params_of(request)), page_context(request)

@@ -122,9 +122,8 @@ class Live:
             if look is None:
                 failures += 1
                 continue
-            failures, frames = 0, dict[Hashable, str]()
-            for watch in watches:
-                watch.tell(look, frames)
+            failures = 0
+            _tell(watches, look)
 
     def _end_all(self) -> None:
         for watch in self._watches:
@@ -144,6 +143,18 @@ async def _look(watches: Sequence[Watch]) -> Look | None:
         for watch in watches:
             watch.end()
     return None
+
+
+def _tell(watches: Sequence[Watch], look: Look) -> None:
+    """Show them what there is, each in the form that is theirs."""
+    frames: dict[Hashable, str] = {}
+    try:
+        for watch in watches:
+            watch.tell(look, frames)
+    except Exception:  # a fault of ours in one view; the others go on
+        log.exception("a live view cannot be shown")
+        for watch in watches:
+            watch.end()
 
 
 class LiveStream(Response):

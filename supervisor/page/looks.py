@@ -1,8 +1,6 @@
 """What the database says, asked once for everybody who looks at the same thing at the same time."""
 
 import asyncio
-import time
-from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +12,6 @@ if TYPE_CHECKING:
     from supervisor.page.desk import View
 
 FRESH_SECONDS = 0.4  # below the interval of live views, which must not be given what they were given before
-MAX_KEPT = 64
 
 Place = tuple[str, Hashable]
 
@@ -32,18 +29,16 @@ class Looks:
 
     def __init__(self, database: PageDatabase) -> None:
         self._database = database
-        self._kept: OrderedDict[Place, tuple[float, asyncio.Task[Look]]] = OrderedDict()
+        self._kept: dict[Place, asyncio.Task[Look]] = {}
 
     async def look(self, view: "View[Any]", question: Hashable) -> Look:
         """Read, or share what somebody else reads or has just read. Raises `Refused`, `DatabaseUnavailable`."""
         place = (view.path, question)
-        began, reading = self._kept.get(place, (0.0, None))
-        if reading is None or (reading.done() and (time.monotonic() - began > FRESH_SECONDS or _failed(reading))):
+        reading = self._kept.get(place)
+        if reading is None:
             reading = asyncio.create_task(self._read(view, question), name=f"oomph page {view.path}")
-            reading.add_done_callback(_failed)  # somebody looked at what it raised, also where everybody has left
-            self._kept[place] = (time.monotonic(), reading)
-            self._kept.move_to_end(place)
-            self._forget_old()
+            reading.add_done_callback(lambda done: self._keep_for_a_moment(place, done))
+            self._kept[place] = reading
         return await asyncio.shield(reading)
 
     def forget(self) -> None:
@@ -54,10 +49,13 @@ class Looks:
         async with self._database.look() as session:
             return Look(await view.read(session, question), session.at)
 
-    def _forget_old(self) -> None:
-        while len(self._kept) > MAX_KEPT:
-            self._kept.popitem(last=False)
+    def _keep_for_a_moment(self, place: Place, reading: asyncio.Task[Look]) -> None:
+        """Answers may be megabytes: none is kept beyond its time, and a failure not at all."""
+        if reading.cancelled() or reading.exception() is not None:
+            self._drop(place, reading)
+        else:
+            asyncio.get_running_loop().call_later(FRESH_SECONDS, self._drop, place, reading)
 
-
-def _failed(reading: asyncio.Task[Look]) -> bool:
-    return reading.cancelled() or reading.exception() is not None
+    def _drop(self, place: Place, reading: asyncio.Task[Look]) -> None:
+        if self._kept.get(place) is reading:
+            del self._kept[place]

@@ -55,6 +55,8 @@ def serve(database_url: str, address: Address, access: Access) -> None:
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # that it starts and ends is nobody's news
     page = JobsPage(database_url, authenticate=access)
     with _listen(address) as listening:
+        if isinstance(access, ThisHost) and not is_loopback_name(listening.getsockname()[0]):
+            raise CommandError(f"--host {address.host} is not an address of this host alone; nothing was started")
         config = uvicorn.Config(
             page,
             root_path=address.path.rstrip("/"),

@@ -48,7 +48,7 @@ def test_a_database_without_the_schema_says_what_to_run(anywhere: Oomph, bare_ur
 
 
 def test_a_newer_database_is_refused(oomph: Oomph, db: Connection) -> None:
-    db.execute("INSERT INTO background_migrations (version, name) VALUES (9999, 'of the future')")
+    db.execute("INSERT INTO background_migrations (version, name, needs) VALUES (9999, 'of the future', 9999)")
     for command in (("migrate",), ("jobs", "list")):
         assert "upgrade this installation" in oomph(*command).refused()
 
@@ -95,7 +95,10 @@ def test_a_role_that_may_not_read_is_told_so(oomph: Oomph, db: Connection, url: 
         db.execute(f"DROP ROLE {role}")
 
 
-def test_a_held_lock_is_told_and_nothing_waits_for_ever(anywhere: Oomph, bare_url: str) -> None:
+def test_a_held_lock_is_told_and_nothing_waits_for_ever(
+    anywhere: Oomph, bare_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.migrate.TURN_SECONDS", 0.2)
     with psycopg.connect(bare_url) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", [0x6F6F6D7068])
         assert "holds a lock" in anywhere("migrate", DATABASE_URL=bare_url).refused()

@@ -30,9 +30,20 @@ def test_connections_must_be_left_for_two_workers(left: int | None, level: Level
     assert checks.connections(FACTS._replace(connections_left=left)).level is level
 
 
-@pytest.mark.parametrize(("present", "level"), [(0, ERROR), (NEWEST - 1, ERROR), (NEWEST, OK), (NEWEST + 1, ERROR)])
-def test_migrations_must_be_those_of_this_release(present: int, level: Level) -> None:
-    assert checks.migrations(present).level is level
+@pytest.mark.parametrize(
+    ("present", "needs", "level"),
+    [
+        (0, 0, ERROR),
+        (NEWEST - 1, 0, ERROR),
+        (NEWEST, NEWEST, OK),
+        (NEWEST + 1, NEWEST, OK),
+        (NEWEST + 1, NEWEST + 1, ERROR),
+    ],
+)
+def test_migrations_must_be_those_of_this_release_or_newer_ones_that_it_can_work_with(
+    present: int, needs: int, level: Level
+) -> None:
+    assert checks.migrations(present, needs).level is level
 
 
 @pytest.mark.parametrize(

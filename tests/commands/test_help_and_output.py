@@ -13,8 +13,8 @@ from tests.commands.conftest import Oomph
 # In the order in which a newcomer needs them.
 COMMANDS = [
     "migrate", "worker", "doctor", "enqueue", "ingest", "search", "reindex",
-    "documents list", "documents show", "documents delete", "jobs list", "jobs show", "jobs retry", "jobs cancel",
-    "kinds list", "kinds pause", "kinds resume", "schedules list", "workers list", "audit list",
+    "page", "documents list", "documents show", "documents delete", "jobs list", "jobs show", "jobs retry",
+    "jobs cancel", "kinds list", "kinds pause", "kinds resume", "schedules list", "workers list", "audit list",
 ]  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def test_every_command_has_help_and_every_database_command_its_options(anywhere:
             "documents show",
             "jobs show",
         )
-        assert ("--actor NAME" in out) == (name.split()[-1] in {"retry", "cancel", "pause", "resume", "delete"})
+        assert ("--actor NAME" in out) == (name.split()[-1] in {"retry", "cancel", "pause", "resume", "delete", "page"})
         if name.endswith("list"):
             assert "--json" in out
             assert f"1<=x<={MAX_LIMIT}" in out

@@ -196,6 +196,7 @@ def test_the_app_and_its_handlers_find_the_database_that_an_option_named(url: st
 def test_the_plain_way_has_the_options_of_the_command() -> None:
     parameters = typer.main.get_command(cli).commands["worker"].params  # type: ignore[attr-defined]
     known = {name.removeprefix("--"): parameter.is_flag for parameter in parameters for name in parameter.opts}
+    assert known.pop("reload"), "for development only, not for a long life"
     assert known == dict.fromkeys(plain_worker.VALUED, False) | dict.fromkeys(plain_worker.FLAGS, True)
 
 

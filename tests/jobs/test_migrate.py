@@ -87,12 +87,22 @@ def test_many_migrators_at_once_apply_each_migration_once(empty: str) -> None:
 def test_a_database_of_a_newer_release_is_refused_and_untouched(empty: str) -> None:
     migrate(empty)
     with psycopg.connect(empty) as db:
-        db.execute("INSERT INTO background_migrations (version, name) VALUES (9999, '9999_future')")
+        db.execute("INSERT INTO background_migrations (version, name, needs) VALUES (9999, '9999_future', 9998)")
         with pytest.raises(SchemaError, match=r"at version 9999, newer than the \d+ of this release: upgrade this"):
             check(db)
     before = schema(empty)
     with pytest.raises(SchemaError, match="newer than"):
         migrate(empty)
+    assert schema(empty) == before
+
+
+def test_a_newer_schema_that_needs_no_newer_release_is_worked_with_and_left_alone(empty: str) -> None:
+    migrate(empty)
+    with psycopg.connect(empty) as db:
+        db.execute("INSERT INTO background_migrations (version, name, needs) VALUES (9999, '9999_future', 3)")
+        check(db)
+    before = schema(empty)
+    assert migrate(empty) == []
     assert schema(empty) == before
 
 
@@ -149,8 +159,8 @@ def test_a_migration_that_fails_halfway_leaves_nothing(empty: str) -> None:
         )
 
 
-def test_a_migrator_waits_for_locks_only_a_few_seconds(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.migrate.LOCK_TIMEOUT_MS", 200)
+def test_a_migrator_waits_for_another_one_but_not_for_ever(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobs.migrate.TURN_SECONDS", 0.2)
     with psycopg.connect(empty) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", [ADVISORY_LOCK])
         started = time.monotonic()

@@ -8,9 +8,10 @@ from typing import Any
 
 import psycopg
 
+from jobs import Pool, Task
 from jobs.sql import statement
 from jobs.store import JobStore
-from tests.jobs.lab import Connection, add, hire, scalar
+from tests.jobs.lab import TASKS, Connection, Note, add, hire, scalar
 
 OTHERS = 1_000_000
 PLANS_SHOWN = {
@@ -130,6 +131,42 @@ async def test_a_claim_and_a_bulk_completion_find_their_rows_by_their_indexes(db
     assert pages < 1_000
 
 
+async def test_turns_find_their_rows_by_their_indexes(db: Connection, store: JobStore) -> None:
+    """Planned on an empty table, then met by 200,000 rows: a flood, thousands of lines, and what waits or is over."""
+    bounded = Task(kind="bounded", payload_type=Note, pool=Pool.SYSTEM, max_per_organization=2)
+    worker = await hire(store, tasks=[*TASKS, bounded])
+    claim = "SELECT id FROM background_claim(%s, 'system', %s, 10) WHERE id IS NOT NULL"
+    for kind in ("note", "bounded"):
+        add(db, 20, kind=kind, organization_id="a")
+    assert len(db.execute(claim, [worker.id, worker.kinds]).fetchall()) == 10
+    db.execute(
+        """
+        INSERT INTO background_jobs (kind, pool, status, run_after, organization_id, worker_id)
+        SELECT kind, 'system', status, now() + due, organization_id, gen_random_uuid()
+          FROM generate_series(1, 50000) AS n
+         CROSS JOIN LATERAL (VALUES ('note', 'queued', interval '0', 'a'), ('bounded', 'queued', interval '0', 'a'),
+                                    ('note', 'queued', interval '1 day', 'z ' || n % 5000),
+                                    ('note', 'succeeded', interval '-1 day', 'org ' || n % 5000))
+               AS row (kind, status, due, organization_id)
+        """
+    )
+    add(db, 3, organization_id="b")
+    db.execute("ANALYZE")
+    with plans_inside(db) as plans:
+        taken = db.execute(claim, [worker.id, worker.kinds]).fetchall()
+    assert len(taken) == 10
+    nodes = [node for shown in plans for node in walk(shown["Plan"])]
+    ours = [node for node in nodes if node.get("Relation Name") == "background_jobs"]
+    assert {node["Node Type"] for node in ours} <= {"Index Scan", "Index Only Scan", "Tid Scan", "ModifyTable"}
+    assert {node["Index Name"] for node in ours if "Index Name" in node} == {
+        "background_jobs_claim",
+        "background_jobs_lines",
+        "background_jobs_limited",
+    }
+    # A walk over a thousand lines is a thousand descents. The claim's own plan counts what is inside of it.
+    assert max(shown["Plan"]["Shared Hit Blocks"] + shown["Plan"]["Shared Read Blocks"] for shown in plans) < 6_000
+
+
 async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore) -> None:
     worker = await hire(store)
     fill(db)
@@ -183,6 +220,16 @@ async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore)
     sampled = [node for shown in plans for node in walk(shown["Plan"])]
     ours = [node for node in sampled if node.get("Relation Name") == "background_jobs"]
     assert {node["Index Name"] for node in ours} == {"background_jobs_claim", "background_jobs_blocked"}
+    with db.transaction():
+        db.execute(statement("by_index"), {"milliseconds": 1_000})
+        week = {"succeeded": timedelta(days=7), "dead": timedelta(days=30), "cancelled": timedelta(days=30)}
+        removed = plan(db, "remove_jobs", after=0, span=2_000, limit=2_000, **week)
+        trimmed = plan(db, "trim_attempts", after=0, to=2_000, keep=1_000, limit=2_000)
+    ours = [node for node in (*removed, *trimmed) if node.get("Relation Name") == "background_jobs"]
+    assert {node["Index Name"] for node in ours if "Index Name" in node} <= {
+        "background_jobs_pkey",
+        "background_jobs_occurrence",
+    }
     walking = {
         name: node["Node Type"]
         for name, parameters in hot.items()

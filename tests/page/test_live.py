@@ -175,6 +175,12 @@ def test_there_are_only_so_many_viewers(browser: Browser, monkeypatch: pytest.Mo
     wait_for(has_room, "who left makes room")
 
 
+def test_who_only_asks_for_the_head_is_not_kept(browser: Browser) -> None:
+    answer = browser.head("/live")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/event-stream")
+
+
 def test_a_stream_ends_after_a_while(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     """The browser comes back, and is asked again who it is."""
     monkeypatch.setattr(live_module, "LIFE_SECONDS", 0.3)

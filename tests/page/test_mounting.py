@@ -1,10 +1,11 @@
 """The page in an app of somebody else's, below any path."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
@@ -12,6 +13,8 @@ from starlette.routing import Mount, Route
 from supervisor.page import Actor, JobsPage, Role, read_tokens
 from tests.page.conftest import Insert
 from tests.page.serving import OWNER_TOKEN, TOKENS, Browser, hidden_fields, served
+
+ROOT = Path(__file__).parents[2]
 
 
 def carla(_: object) -> Actor:
@@ -80,6 +83,25 @@ def test_behind_a_proxy_that_speaks_tls_the_cookie_is_secure(url: str) -> None:
         assert answer.status_code == 303
         assert answer.headers["location"] == "/ops/"
         assert "Secure" in answer.headers["set-cookie"]
+
+
+def test_the_readme_mounts_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = re.search(r"```python\n# web.py\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found is not None
+    monkeypatch.setenv("DATABASE_URL", url)
+    monkeypatch.setenv("SESSION_KEY", "of the tests")
+    names: dict[str, Any] = {}
+    exec(compile(found[1], "web.py", "exec"), names)
+
+    def sign_in(request: Request) -> str:
+        request.session["user"] = "ada"
+        return "welcome"
+
+    names["app"].get("/own-sign-in")(sign_in)
+    with served(names["app"]) as address, Browser(address) as browser:
+        assert browser.get("/background/").status_code == 401
+        browser.get("/own-sign-in")
+        assert "ada, owner" in browser.get("/background/").text
 
 
 def test_who_asks_has_to_be_known(url: str) -> None:

@@ -170,6 +170,8 @@ def in_child(payload: Work, job: JobContext) -> Answer:
             eaten = []
             while True:
                 eaten.append(bytearray(16 << 20))
+        case "read the environment":
+            return Answer(pid=os.getpid(), text=os.environ.get(payload.text, "not there"))
         case "forge a result":
             body = json.dumps({"frame": "success", "result": payload.text}).encode()
             os.write(job_socket(), len(body).to_bytes(4, "big") + body)

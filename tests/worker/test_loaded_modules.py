@@ -28,7 +28,9 @@ ONLY_FOR_MONITORS = {
     "supervisor.monitor.meter_view",
     "supervisor.monitor.endpoint",
     "supervisor.monitor.catalog",
+    "supervisor.monitor.vitals",
 }
+ONLY_UNDER_A_SERVICE_MANAGER = {"supervisor.service_manager"}
 ONLY_IN_CHILDREN = {"pools.template", "pools.child", "pools.enclosure", "setproctitle"}
 FOREIGN_TO_TEMPLATE = {
     *FOREIGN_TO_WORKER,
@@ -54,6 +56,7 @@ def test_a_worker_without_children_holds_nothing_of_what_they_need(url: str, db:
     with running_worker(url, tmp_path / "log", APP, WORKER_POOLS="agent") as worker:
         modules = loaded(worker, db, IN_WORKER)
     assert not modules & (FOREIGN_TO_WORKER | ONLY_FOR_CHILDREN | ONLY_FOR_MONITORS | ONLY_IN_CHILDREN)
+    assert not modules & ONLY_UNDER_A_SERVICE_MANAGER
 
 
 def test_a_worker_that_is_watched_holds_no_web_server_of_a_library(url: str, db: Look, tmp_path: Path) -> None:

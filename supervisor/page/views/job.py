@@ -12,6 +12,8 @@ from supervisor.page.payloads import payload_text, result_text
 from supervisor.page.reading import Session
 from supervisor.page.views.questions import LAST_ID, found
 
+MAX_ATTEMPTS = 50  # on one page, the newest: each may carry 64 KiB of output
+
 
 @dataclass(frozen=True, slots=True)
 class JobQuestion:
@@ -26,6 +28,7 @@ class JobShown:
 
     job: JobRow
     attempts: Sequence[AttemptRow]
+    attempts_known: int
     standing: Standing | None
     is_declared: bool
     payload: str
@@ -40,8 +43,15 @@ async def _read(session: Session, question: JobQuestion) -> JobShown:
     report: JobReport = found(await reports.show_job(session.connection, question.id), f"Job {question.id}")
     stands: Standing | None = await standing(session.connection, question.id)
     kind: KindRow | None = await reports.show_kind(session.connection, report.job.kind)
-    is_declared = kind is not None and kind.pool is not None
-    return JobShown(report.job, report.attempts, stands, is_declared, payload_text(report.job), result_text(report.job))
+    return JobShown(
+        job=report.job,
+        attempts=report.attempts[:MAX_ATTEMPTS],
+        attempts_known=len(report.attempts),
+        standing=stands,
+        is_declared=kind is not None and kind.pool is not None,
+        payload=payload_text(report.job),
+        result=result_text(report.job),
+    )
 
 
 JOB = View("/jobs/{id:int}", "job.html", _ask, _read)

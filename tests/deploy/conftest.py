@@ -1,0 +1,3 @@
+from tests.worker.conftest import bench
+
+__all__ = ["bench"]
