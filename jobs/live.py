@@ -11,7 +11,7 @@ from uuid import UUID
 
 from jobs.connection import Program, Row, Statement, run
 from jobs.queue_sample import COUNT_LIMIT, MAX_KINDS, STATEMENT_MS
-from jobs.reports import MAX_LIMIT
+from jobs.rows import MAX_LIMIT
 from jobs.sql import statement
 
 
