@@ -13,8 +13,16 @@ from starlette.requests import Request
 
 from jobs.control import MAX_ACTOR_LENGTH
 
-# What proxies say of whom they speak for.
-FORWARDING_HEADERS = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+# What proxies say of whom they speak for, or of themselves.
+FORWARDING_HEADERS = (
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-real-ip",
+)
 
 
 class Role(StrEnum):
@@ -93,9 +101,20 @@ class ThisHost:
             raise Refused(
                 403, "Without a token this page answers only under a name of this host, such as localhost or 127.0.0.1."
             )
-        if any(name in request.headers for name in FORWARDING_HEADERS):
+        if _comes_through_a_proxy(request):
             raise Refused(403, "Without a token this page does not answer through a proxy: start it with --token-file.")
         return self._actor
+
+
+def _comes_through_a_proxy(request: Request) -> bool:
+    """Whether anything shows it. A proxy without settings, such as nginx's, names this host and says nothing of itself:
+    it gives itself away by a protocol that no browser speaks, or by what the browser says of where it is."""
+    if request.scope.get("http_version") == "1.0" or any(name in request.headers for name in FORWARDING_HEADERS):
+        return True
+    if request.headers.get("sec-fetch-site") != "same-origin":  # another site may have a link to this page
+        return False
+    named = [request.headers[name] for name in ("origin", "referer") if name in request.headers]
+    return any(not is_loopback_name(_name_in(address)) for address in named)
 
 
 def is_loopback_name(host: str) -> bool:
@@ -109,7 +128,11 @@ def is_loopback_name(host: str) -> bool:
 
 
 def _host_name(request: Request) -> str:
+    return _name_in("//" + request.headers.get("host", ""))
+
+
+def _name_in(address: str) -> str:
     try:
-        return urlsplit("//" + request.headers.get("host", "")).hostname or ""
+        return urlsplit(address).hostname or ""
     except ValueError:
         return ""

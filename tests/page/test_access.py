@@ -1,5 +1,6 @@
 """Who may look and who may act; everybody else is refused, and nothing is done."""
 
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -127,6 +128,31 @@ def test_without_tokens_only_this_host_is_answered_under_its_own_names(browser: 
     through_proxy = browser.get("/", headers={"X-Forwarded-For": "203.0.113.7"})
     assert through_proxy.status_code == 403
     assert "--token-file" in through_proxy.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Via": "1.1 front"},
+        {"X-Forwarded-Proto": "https"},
+        {"Sec-Fetch-Site": "same-origin", "Referer": "https://jobs.example/jobs"},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "https://jobs.example"},
+    ],
+)
+def test_a_proxy_that_keeps_silent_gives_itself_away(browser: Browser, headers: dict[str, str]) -> None:
+    """As nginx does, which without settings names the page's own address and nobody for whom it asks."""
+    assert "--token-file" in browser.get("/", headers=headers).text
+    ours = {"Sec-Fetch-Site": "same-origin", "Referer": "http://localhost:8642/jobs"}
+    assert browser.get("/", headers=ours).status_code == 200
+    link = {"Sec-Fetch-Site": "cross-site", "Referer": "https://chat.example/"}
+    assert browser.get("/", headers=link).status_code == 200
+
+
+def test_what_no_browser_speaks_comes_from_a_proxy(address: str) -> None:
+    host, _, port = address.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(b"GET / HTTP/1.0\r\nHost: 127.0.0.1:8642\r\nConnection: close\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 403")
 
 
 def nobody(_: Request) -> None:
