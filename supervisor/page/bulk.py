@@ -1,5 +1,6 @@
 """Retry or cancel all jobs that pass a filter: first how many there are, then a reason, then batch after batch."""
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from starlette.responses import Response
 
 from jobs.bulk import Done, cancel_matching, retry_matching
 from jobs.control import MAX_REASON_LENGTH, ControlError
+from jobs.database import DatabaseUnavailable, Locked
 from jobs.finding import JobCount, count_matching
 from supervisor.page.access import Refused
 from supervisor.page.desk import Desk, actor_of, params_of
@@ -18,7 +20,13 @@ from supervisor.page.views.jobs import JobsQuestion, ask_for_jobs
 from supervisor.page.views.questions import number
 
 MAX_BATCHES = 40  # of one request: some seconds' work; for more, its answer offers to go on
+LOCKED = "It ended early: somebody holds a lock that is needed. What is told here stays done."
+AWAY = (
+    "It ended early: the database does not answer any more. What is told here stays done, and perhaps one batch more."
+)
 COUNT_MS = 200  # a person waits for the count once, not twice a second
+
+log = logging.getLogger("oomph.page")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +74,7 @@ async def do_all(desk: Desk, request: Request, action: BulkAction) -> Response:
     assert actor is not None
     if not reason:
         return await _confirmation(desk, request, action, problem="A reason is needed: it goes into the audit.")
-    changed, refused = 0, Counter[str]()
+    changed, refused, stopped = 0, Counter[str](), ""
     before = number({"before": field(request, "before")}, "before")
     for _ in range(MAX_BATCHES):
         try:
@@ -76,6 +84,12 @@ async def do_all(desk: Desk, request: Request, action: BulkAction) -> Response:
                 )
         except ControlError as error:
             raise Refused(409, f"Nothing was done: {error}.") from error
+        except DatabaseUnavailable as error:
+            if not changed:
+                raise
+            log.warning("a bulk %s ended early: %s", action.verb.lower(), error)
+            stopped = LOCKED if isinstance(error, Locked) else AWAY
+            break
         changed, before = changed + done.changed, done.next_before
         refused.update(done.refused)
         if before is None:
@@ -84,6 +98,8 @@ async def do_all(desk: Desk, request: Request, action: BulkAction) -> Response:
     return desk.respond(
         request,
         "bulk_done.html",
+        status=503 if stopped else 200,
+        stopped=stopped,
         action=action,
         question=question,
         changed=changed,
