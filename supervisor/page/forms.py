@@ -5,13 +5,14 @@ alone would do; a client that sends a token of its own with each request needs n
 for a stranger.
 """
 
+import asyncio
 import hashlib
 import hmac
 import secrets
 from collections.abc import Mapping
 from urllib.parse import parse_qsl, urlsplit
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from supervisor.page.access import Access, Refused
@@ -20,6 +21,7 @@ from supervisor.page.tokens import SESSION_COOKIE, Tokens
 FORM_COOKIE = "oomph_form"
 FORM_FIELD = "form_token"
 MAX_FORM_BYTES = 64 << 10
+FORM_SECONDS = 20.0  # for all of it to come: a connection that is held open is one less for the others
 MAX_FORM_FIELDS = 1_100  # as many notices as a list has, and some
 
 
@@ -28,10 +30,16 @@ async def read_form(request: Request) -> Mapping[str, list[str]]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
         raise Refused(415, "Forms come as application/x-www-form-urlencoded.")
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_FORM_BYTES:
-            raise Refused(413, f"The form has more than {MAX_FORM_BYTES} bytes.")
+    try:
+        async with asyncio.timeout(FORM_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_FORM_BYTES:
+                    raise Refused(413, f"The form has more than {MAX_FORM_BYTES} bytes.")
+    except TimeoutError:
+        raise Refused(408, f"The form did not come within {FORM_SECONDS:.0f} s. Nothing was done.") from None
+    except ClientDisconnect:
+        raise Refused(400, "The form did not come to its end. Nothing was done.") from None  # nobody reads this
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS, errors="strict")
     except ValueError as error:
