@@ -15,6 +15,9 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 REMIND_SECONDS = 600.0  # an outage that goes on is worth a line that often
 
+# A message may quote what a job says: no end of a line but ours, and nothing that steers the terminal that shows it.
+_UNOBEYED = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029) if code != 0x09}
+
 _ADDRESS = re.compile(r"0x[0-9a-f]+")  # of an object: it makes one message many
 
 
@@ -43,7 +46,7 @@ class OneLine(logging.Formatter):
         return super().formatMessage(record) + (f" [{', '.join(untold)}]" if untold else "")
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._redact(super().format(record)).replace("\r", "\\r").replace("\n", "\\n")
+        return self._redact(super().format(record)).translate(_UNOBEYED)
 
     def _subject_of(self, record: logging.LogRecord) -> dict[str, int]:
         """`job` and `attempt`, as far as they are known."""

@@ -40,6 +40,13 @@ def test_people_read_each_fact_once(message: str, shown: str) -> None:
     assert line == f"1970-01-01T00:00:00.007Z ERROR oomph.x: {shown}"
 
 
+def test_no_message_steers_a_terminal_or_begins_a_line_of_its_own() -> None:
+    line = OneLine().format(record("it said\r\n\x1b]0;mine\x07\x9b2J\x00\u2028\u2029\x85caf\u00e9\t."))
+    told = line.partition("oomph.x: ")[2]
+    assert told == r"it said\r\n\x1b]0;mine\x07\x9b2J\x00\u2028\u2029\x85café" + "\t."
+    assert line.splitlines() == [line]
+
+
 def test_a_machine_reads_one_object_a_line() -> None:
     try:
         raise ValueError("two\nlines \udc00 \x1b[2J")
