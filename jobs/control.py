@@ -19,6 +19,8 @@ from jobs.sql import statement
 
 MAX_ACTOR_LENGTH = 200
 MAX_REASON_LENGTH = 2_000
+MAX_KIND_LENGTH = 100  # as the domain background_job_kind has it
+LAST_ID = 2**63 - 1
 
 
 class ControlError(Exception):
@@ -79,6 +81,7 @@ def _record(action: str, target: str, actor: str, reason: str) -> Program[None]:
 
 
 def _retry(job_id: int, actor: str, reason: str) -> Program[None]:
+    _need_possible(job_id)
     rows = yield Statement(statement("retry_job"), {"id": job_id})
     status, changed, queued_copy = rows[0] if rows else (None, False, None)
     if status is None:
@@ -91,6 +94,7 @@ def _retry(job_id: int, actor: str, reason: str) -> Program[None]:
 
 
 def _cancel(job_id: int, actor: str, reason: str) -> Program[str]:
+    _need_possible(job_id)
     rows = yield Statement(statement("cancel_job"), {"id": job_id, "error": cancelled_by(actor, reason)})
     was, now = rows[0] if rows else (None, None)
     if was is None:
@@ -102,21 +106,25 @@ def _cancel(job_id: int, actor: str, reason: str) -> Program[str]:
 
 
 def _pause(kind: str, actor: str, reason: str) -> Program[None]:
-    if not kind:
-        raise ControlError("pause needs a kind")
+    if not 1 <= len(kind) <= MAX_KIND_LENGTH or storable(kind) != kind:
+        raise ControlError(f"pause needs a kind: a name of 1 to {MAX_KIND_LENGTH} characters, none of them NUL")
     yield Statement(statement("pause_kind"), {"kind": kind, "actor": actor, "reason": reason or None})
     yield audit_row(actor, "pause", kind, reason, {})
 
 
 def _resume(kind: str, actor: str, reason: str, probe: bool) -> Program[None]:
-    rows = yield Statement(statement("resume_kind"), {"kind": kind, "probe": probe})
+    rows = []
+    if storable(kind) == kind:
+        rows = yield Statement(statement("resume_kind"), {"kind": kind, "probe": probe})
     if not rows:
         raise ControlError(f"kind {kind} is not paused")
     yield audit_row(actor, "resume", kind, reason, {"probe": probe, "was": rows[0][0]})
 
 
 def _run_schedule_now(name: str, actor: str, reason: str) -> Program[int]:
-    rows = yield Statement(statement("lock_schedule"), {"name": name})
+    rows = []
+    if storable(name) == name:
+        rows = yield Statement(statement("lock_schedule"), {"name": name})
     if not rows:
         raise ControlError(f"schedule {name} does not exist")
     kind, overlap, pool, priority, max_attempts, timeout, now = rows[0]
@@ -146,6 +154,12 @@ def _run_schedule_now(name: str, actor: str, reason: str) -> Program[int]:
     job_id = int(fired[0][0])
     yield audit_row(actor, "run now", f"schedule {name}", reason, {"job": job_id})
     return job_id
+
+
+def _need_possible(job_id: int) -> None:
+    """Raises `ControlError` for a number that no job can have, which the database would not even compare."""
+    if not 0 <= job_id <= LAST_ID:
+        raise ControlError(f"job {job_id} does not exist")
 
 
 def cancelled_by(actor: str, reason: str) -> str:

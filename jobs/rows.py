@@ -9,6 +9,7 @@ from jobs.connection import Program, Row, Statement
 from jobs.sql import statement
 
 MAX_LIMIT = 1_000  # rows of one list: a page for people, not an export
+MAX_DIGITS = 4_000  # of a number that Python reads, and writes again, without being asked twice
 
 # Drivers differ in what they decode, so statements give these as text.
 _JSON_COLUMNS = frozenset({"payload", "result", "error", "evidence", "detail", "deliveries", "slots"})
@@ -42,6 +43,14 @@ def bounded(limit: int) -> int:
 
 def _decoded(name: str, value: Any) -> Any:
     if name in _JSON_COLUMNS and value is not None:
-        decoded: Mapping[str, Any] = json.loads(value)
-        return decoded
+        try:
+            decoded: Mapping[str, Any] = json.loads(value, parse_int=_number)
+            return decoded
+        except RecursionError:  # jsonb may be nested deeper than Python reads: it stays the text that it is
+            return str(value)
     return value
+
+
+def _number(digits: str) -> int | str:
+    """Python reads no number of thousands of digits, and jsonb holds them: it stays the text that it is."""
+    return int(digits) if len(digits) <= MAX_DIGITS else digits

@@ -6,6 +6,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+LAST_ID = 2**63 - 1  # of any row: the database compares with no greater number
+
 DatabaseUrl = Annotated[
     str, typer.Option("--database", metavar="URL", help="The database, instead of DATABASE_URL.", show_default=False)
 ]
@@ -21,7 +23,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="At most this many rows.")]
 Before = Annotated[
     int | None,
-    typer.Option("--before", metavar="ID", help="The next page: only rows before this id.", show_default=False),
+    typer.Option(
+        "--before",
+        metavar="ID",
+        min=0,
+        max=LAST_ID,
+        help="The next page: only rows before this id.",
+        show_default=False,
+    ),
 ]
 Actor = Annotated[
     str | None,

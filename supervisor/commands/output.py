@@ -143,7 +143,11 @@ def print_facts(facts: Iterable[tuple[str, object]], *, indent: str = "") -> Non
 
 def print_json(value: object) -> None:
     """Print rows or a row: moments as ISO 8601 in UTC, spans as seconds."""
-    typer.echo(json.dumps(_plain_value(value), indent=2, default=_encoded))
+    try:
+        told = json.dumps(value, indent=2, default=_encoded)
+    except RecursionError:  # the encoder that indents is Python's, and gives up earlier
+        told = json.dumps(value, default=_encoded)
+    typer.echo(told)
 
 
 def shown(value: object) -> str:
@@ -207,16 +211,6 @@ def _width() -> int:
     return UNBOUNDED
 
 
-def _plain_value(value: object) -> object:
-    if isinstance(value, list | tuple):
-        return [_plain_value(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _plain_value(item) for name, item in value.items()}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return value
-
-
 def _encoded(value: Any) -> object:
     match value:
         case datetime():
@@ -225,5 +219,7 @@ def _encoded(value: Any) -> object:
             return value.total_seconds()
         case UUID():
             return str(value)
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         case _:
             raise TypeError(f"{value!r} has no form in JSON")

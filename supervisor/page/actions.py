@@ -47,7 +47,7 @@ def _kind(params: Params) -> str:
 ACTIONS = (
     Action(
         name="retry",
-        path="/jobs/{id:int}/retry",
+        path="/jobs/{id:row_id}/retry",
         title="Retry job {id}",
         explanation="The job gets all its attempts anew and is due at once. What happened so far stays recorded.",
         button="Retry the job",
@@ -57,7 +57,7 @@ ACTIONS = (
     ),
     Action(
         name="cancel",
-        path="/jobs/{id:int}/cancel",
+        path="/jobs/{id:row_id}/cancel",
         title="Cancel job {id}",
         explanation="A queued job ends at once. Where it is running, its worker is told to end it within seconds.",
         button="Cancel the job",

@@ -7,7 +7,7 @@ from supervisor.page.desk import Desk, params_of
 from supervisor.page.views.job import JOB, JobShown
 from supervisor.page.views.questions import found
 
-FILE_PATH = "/jobs/{id:int}/files/{name}.txt"
+FILE_PATH = "/jobs/{id:row_id}/files/{name}.txt"
 
 
 async def send_file(desk: Desk, request: Request) -> Response:

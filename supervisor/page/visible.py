@@ -34,8 +34,11 @@ def short(text: object, length: int = 120) -> str:
 
 
 def as_json(value: Any) -> str:
-    """JSON, as people read it."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    """JSON, as people read it; on one line where it is nested too deeply for anything else."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    except RecursionError:
+        return json.dumps(value, ensure_ascii=False)
 
 
 def _is_seen(char: str) -> bool:

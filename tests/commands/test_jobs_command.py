@@ -213,3 +213,22 @@ def test_moments_that_python_cannot_hold_are_bent_to_those_it_can(oomph: Oomph, 
         assert row["run_after"] == row["created_at"] == ("0001-01-02T00:00:00Z" if early else "9999-12-30T00:00:00Z")
         assert ("9999" in oomph("jobs", "show", str(job_id), PGTZ=zone).out) != early
         assert oomph("jobs", "list", PGTZ=zone).status == 0
+
+
+@pytest.mark.parametrize(
+    "json_text",
+    ['{"a": ' + "[" * 600 + "]" * 600 + "}", '{"a": ' + "[" * 5_000 + "]" * 5_000 + "}", '{"a": ' + "9" * 5_000 + "}"],
+    ids=["deep", "deeper", "many digits"],
+)
+@pytest.mark.usefixtures("without_secrets")
+def test_a_job_is_shown_whatever_its_payload_is(oomph: Oomph, db: Connection, insert: Insert, json_text: str) -> None:
+    job_id = insert(status="dead")
+    db.execute("UPDATE background_jobs SET payload = %s::text::jsonb WHERE id = %s", [json_text, job_id])
+    assert oomph("jobs", "show", str(job_id)).status == 0
+    assert oomph("jobs", "show", str(job_id), "--json").json["id"] == job_id
+    assert [row["id"] for row in oomph("jobs", "list", "--json").json] == [job_id]
+
+
+def test_a_number_that_no_job_can_have_is_wrong_usage(oomph: Oomph) -> None:
+    for command in (("show",), ("retry", "--actor", "ada"), ("cancel", "--actor", "ada"), ("list", "--before")):
+        assert "9223372036854775807" in oomph("jobs", *command, str(2**63)).misused()

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from jobs import ControlError, cancel, enqueue, pause, resume, retry
+from jobs.control import run_schedule_now
 from jobs.outcome import Verdict
 from tests.jobs.callers import CALLERS, Held, settle
 from tests.jobs.lab import (
@@ -176,6 +177,20 @@ async def test_a_cancel_of_a_running_job_is_asked_for_once_and_tells_the_workers
         assert job(db, running.id, "cancel_requested_at") == first
         assert [notice.payload for notice in listener.notifies(timeout=10, stop_after=2)] == ["cancel"] * 2
     assert await worker.store.cancels(worker.id) == [running.fence]
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "k" * 101, "\ud800"])
+def test_a_name_that_nothing_can_have_is_refused_in_words(db: Connection, name: str) -> None:
+    for act in (pause, resume, run_schedule_now):
+        with pytest.raises(ControlError):
+            act(db, name, actor="ada")
+
+
+@pytest.mark.parametrize("number", [-1, 2**63, 10**30])
+def test_a_number_that_no_job_can_have_names_none(db: Connection, number: int) -> None:
+    for act in (retry, cancel):
+        with pytest.raises(ControlError, match="does not exist"):
+            act(db, number, actor="ada")
 
 
 def test_pause_resume_and_retry_wake_the_workers(db: Connection, url: str) -> None:

@@ -10,7 +10,7 @@ from jobs.standing import Standing, standing
 from supervisor.page.desk import Params, View
 from supervisor.page.payloads import payload_text, result_text
 from supervisor.page.reading import Session
-from supervisor.page.views.questions import LAST_ID, found
+from supervisor.page.views.questions import found
 
 MAX_ATTEMPTS = 50  # on one page, the newest: each may carry 64 KiB of output
 
@@ -36,7 +36,7 @@ class JobShown:
 
 
 def _ask(params: Params) -> JobQuestion:
-    return JobQuestion(min(int(params["id"]), LAST_ID))
+    return JobQuestion(int(params["id"]))
 
 
 async def _read(session: Session, question: JobQuestion) -> JobShown:
@@ -54,4 +54,4 @@ async def _read(session: Session, question: JobQuestion) -> JobShown:
     )
 
 
-JOB = View("/jobs/{id:int}", "job.html", _ask, _read)
+JOB = View("/jobs/{id:row_id}", "job.html", _ask, _read)

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 from typing import TypeVar
 from uuid import UUID
 
+from starlette.convertors import IntegerConvertor, register_url_convertor
+
 from supervisor.page.access import Refused
 from supervisor.page.desk import Params
 
@@ -13,6 +15,15 @@ LAST_ID = 2**63 - 1
 PAGE_ROWS = 50
 
 T = TypeVar("T")
+
+
+class _RowId(IntegerConvertor):
+    """A number in a path that an id may have. Python refuses to read one of thousands of digits, and PostgreSQL of 20."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("row_id", _RowId())
 
 
 def word(params: Params, name: str) -> str | None:
@@ -57,9 +68,9 @@ def moment(params: Params, name: str) -> datetime | None:
         return None
     try:
         at = datetime.fromisoformat(given)
-    except ValueError:
+        return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):  # the latter of one that is in no year of UTC's
         raise Refused(400, f"{name} is a moment such as 2030-01-31T13:45, in UTC.") from None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
 def found(row: T | None, what: str) -> T:
