@@ -21,7 +21,7 @@ from supervisor.page.tokens import SESSION_COOKIE, Tokens
 FORM_COOKIE = "oomph_form"
 FORM_FIELD = "form_token"
 MAX_FORM_BYTES = 64 << 10
-FORM_SECONDS = 20.0  # for all of it to come: a connection that is held open is one less for the others
+FORM_SECONDS = 10.0  # for all of it to come: a connection that is held open is one less for the others
 MAX_FORM_FIELDS = 1_100  # as many notices as a list has, and some
 
 

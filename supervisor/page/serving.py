@@ -12,10 +12,11 @@ import uvicorn
 from supervisor.errors import CommandError
 from supervisor.page.access import Access, Actor, Role, ThisHost, is_loopback_name
 from supervisor.page.application import JobsPage
+from supervisor.page.connections import MakesRoom
 from supervisor.page.tokens import HOW_TO_MAKE_ONE, TokenError, read_token_file, read_tokens
 
 TOKENS_VARIABLE = "OOMPH_PAGE_TOKENS"
-MAX_CONNECTIONS = 200  # of all viewers; more are answered that there is no room
+MAX_CONNECTIONS = 200  # of all viewers; where all of them ask, more are answered that there is no room
 GRACE_SECONDS = 5  # for what is being answered when the process is told to stop
 
 log = logging.getLogger("oomph.page")
@@ -63,6 +64,7 @@ def serve(database_url: str, address: Address, access: Access) -> None:
             log_config=None,
             access_log=False,
             server_header=False,
+            http=MakesRoom,
             limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )

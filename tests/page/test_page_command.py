@@ -2,10 +2,11 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -13,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from supervisor.commands.application import cli
-from supervisor.page.serving import GRACE_SECONDS
+from supervisor.page.serving import GRACE_SECONDS, MAX_CONNECTIONS
 from supervisor.testing.waiting import wait_for
 from tests.page.serving import OWNER_TOKEN, TOKENS, Browser
 
@@ -128,3 +129,17 @@ def test_who_lacks_the_extra_is_told_how_to_get_it() -> None:
 def test_a_worker_and_the_other_commands_do_not_load_the_page() -> None:
     script = "import sys, supervisor.commands.application; assert 'starlette' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
+
+
+def test_connections_that_say_nothing_do_not_shut_the_page(url: str) -> None:
+    """Neither before their first request, nor after it, nor in the middle of one."""
+    with running(*OOMPH, "page", "--port", "0", DATABASE_URL=url) as process, ExitStack() as silent:
+        port = int(address_of(process).rpartition(":")[2])
+        for number in range(MAX_CONNECTIONS + 20):
+            held = silent.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            if number % 3 == 1:
+                held.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+            elif number % 3 == 2:
+                held.sendall(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\nGET ")
+        with Browser(f"http://127.0.0.1:{port}") as browser:
+            assert browser.get("/jobs").status_code == 200
