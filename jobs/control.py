@@ -7,13 +7,13 @@ Await them where the connection is asynchronous.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC
 from typing import Any
 
 from jobs.app import Overlap, Tick
-from jobs.connection import Program, Statement, run
+from jobs.connection import Program, Row, Statement, run
 from jobs.outcome import JobError, storable
 from jobs.sql import statement
 
@@ -113,7 +113,7 @@ def _pause(kind: str, actor: str, reason: str) -> Program[None]:
 
 
 def _resume(kind: str, actor: str, reason: str, probe: bool) -> Program[None]:
-    rows = []
+    rows: Sequence[Row] = ()
     if storable(kind) == kind:
         rows = yield Statement(statement("resume_kind"), {"kind": kind, "probe": probe})
     if not rows:
@@ -122,7 +122,7 @@ def _resume(kind: str, actor: str, reason: str, probe: bool) -> Program[None]:
 
 
 def _run_schedule_now(name: str, actor: str, reason: str) -> Program[int]:
-    rows = []
+    rows: Sequence[Row] = ()
     if storable(name) == name:
         rows = yield Statement(statement("lock_schedule"), {"name": name})
     if not rows:

@@ -107,8 +107,11 @@ class ThisHost:
 
 
 def _comes_through_a_proxy(request: Request) -> bool:
-    """Whether anything shows it. A proxy without settings, such as nginx's, names this host and says nothing of itself:
-    it gives itself away by a protocol that no browser speaks, or by what the browser says of where it is."""
+    """Whether anything shows it.
+
+    A proxy without settings, such as nginx, names this host and says nothing of itself: it gives itself away by a
+    protocol that no browser speaks, or by what the browser says of where it is.
+    """
     if request.scope.get("http_version") == "1.0" or any(name in request.headers for name in FORWARDING_HEADERS):
         return True
     if request.headers.get("sec-fetch-site") != "same-origin":  # another site may have a link to this page

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class _RowId(IntegerConvertor):
-    """A number in a path that an id may have. Python refuses to read one of thousands of digits, and PostgreSQL of 20."""
+    """An id in a path. Python does not read a number of thousands of digits, and PostgreSQL none of twenty."""
 
     regex = "[0-9]{1,18}"
 
