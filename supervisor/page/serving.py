@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import socket
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from supervisor.page.tokens import HOW_TO_MAKE_ONE, TokenError, read_token_file,
 
 TOKENS_VARIABLE = "OOMPH_PAGE_TOKENS"
 MAX_CONNECTIONS = 200  # of all viewers; where all of them ask, more are answered that there is no room
+PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*/?")  # what links, cookies and the protocol all take as it is
 GRACE_SECONDS = 5  # for what is being answered when the process is told to stop
 
 log = logging.getLogger("oomph.page")
@@ -29,6 +31,10 @@ class Address:
     host: str
     port: int
     path: str = ""
+
+    def __post_init__(self) -> None:
+        if not PATH.fullmatch(self.path):
+            raise CommandError(f"--path {self.path}: must read like /background or /internal/jobs, in plain ASCII")
 
 
 def choose_access(address: Address, token_file: Path | None, actor: str) -> Access:

@@ -56,6 +56,11 @@ def test_other_hosts_are_not_let_in_without_tokens(host: str) -> None:
     assert "nothing says who may look and act" in refusal("--host", host)
 
 
+@pytest.mark.parametrize("path", ["background", "//evil.example", "/a b", "/\u00e9", "/a?b", "/a\n"])
+def test_a_path_that_links_would_not_bear_is_refused(path: str) -> None:
+    assert "must read like /background" in refusal("--path", path)
+
+
 def test_tokens_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     assert "cannot be read" in refusal("--token-file", str(tmp_path / "nothing"))
     (tmp_path / "tokens").write_text("owner ada short")
