@@ -5,6 +5,7 @@ is asynchronous. Every list is bounded by `limit`, and none counts a table. The 
 tables, plus what is needed to read them.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -144,6 +145,19 @@ class NoticeRow:
     read_at: datetime | None
     event: str
     deliveries: Sequence[Mapping[str, Any]]
+
+
+def error_line(error: object) -> str:
+    """Type and message. Whoever writes rows by hand may have put anything there."""
+    if isinstance(error, Mapping) and "message" in error:
+        return f"{error.get('type', 'error')}: {error['message']}"
+    return json.dumps(error, ensure_ascii=False)
+
+
+def error_stack(error: object) -> str:
+    """Where it was raised; empty where that is not known."""
+    frames = error.get("frames") if isinstance(error, Mapping) else None
+    return frames if isinstance(frames, str) else ""
 
 
 def list_jobs(

@@ -6,6 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from supervisor.commands.output import printable
 from supervisor.errors import explain
 
 
@@ -34,7 +35,7 @@ class OomphGroup(TyperGroup):
             paragraph = explain(error)
             if paragraph is None:
                 raise
-            typer.echo(f"Error: {paragraph}", err=True)
+            typer.echo(f"Error: {printable(paragraph)}", err=True)
             raise typer.Exit(1) from error
 
 

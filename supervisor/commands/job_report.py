@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -72,11 +72,18 @@ def _about_attempt(attempt: "AttemptRow") -> Facts:
     yield "exit code", attempt.exit_code if attempt.exit_code or attempt.verdict == "vanished" else None
     yield "memory", _memory(attempt)
     yield "processor", None if attempt.cpu_seconds is None else f"{attempt.cpu_seconds:,.1f} s"
-    said = (attempt.error or {}).get("message")  # often the evidence's `why` in full
-    evidence = [f"{name}: {shown(value)}" for name, value in attempt.evidence.items() if value != said]
-    yield "evidence", "\n".join(evidence) or None
+    yield "evidence", _evidence(attempt)
     yield from _about_error(attempt.error)
     yield "output", attempt.output_tail
+
+
+def _evidence(attempt: "AttemptRow") -> object:
+    """Each part on a line; of a row that somebody wrote by hand, whatever stands there."""
+    evidence: object = attempt.evidence
+    if not isinstance(evidence, Mapping):
+        return evidence
+    said = attempt.error.get("message") if isinstance(attempt.error, Mapping) else None  # often `why` in full
+    return "\n".join(f"{name}: {shown(value)}" for name, value in evidence.items() if value != said) or None
 
 
 def _memory(attempt: "AttemptRow") -> str | None:
@@ -85,7 +92,9 @@ def _memory(attempt: "AttemptRow") -> str | None:
     return ", ".join(part for part in (peak, limit) if part) or None
 
 
-def _about_error(error: Mapping[str, Any] | None) -> Facts:
+def _about_error(error: object) -> Facts:
+    from jobs.reports import error_line, error_stack
+
     if error is not None:
-        yield "error", f"{error.get('type')}: {error.get('message')}"
-        yield "stack", error.get("frames") or None
+        yield "error", error_line(error)
+        yield "stack", error_stack(error) or None

@@ -165,12 +165,14 @@ def cancel_jobs(
 
 def _note(row: "JobRow", now: datetime) -> str | None:
     """The one thing about a job that its other columns do not say."""
+    from jobs.reports import error_line
+
     if row.status == "running":
         if row.cancel_requested_at:
             return "to be cancelled"
         done = None if row.progress is None else f"{row.progress:.0%} {row.progress_note or ''}"
         return done or (f"for {span(now - row.started_at)}" if row.started_at else None)
-    error = f"{row.error.get('type')}: {row.error.get('message')}" if row.error is not None else None
+    error = error_line(row.error) if row.error is not None else None
     if row.status == "queued" and row.kind_paused:
         return "its kind is paused" + (f"; {error}" if error else "")
     if row.status == "queued" and row.blocked:

@@ -7,7 +7,7 @@ import typer
 from supervisor.commands import completion
 from supervisor.commands.database import connected
 from supervisor.commands.options import Actor, AsJson, DatabaseUrl, EmbeddedFolder, Limit, Reason, actor_of
-from supervisor.commands.output import Column, print_json, print_table, printable
+from supervisor.commands.output import Column, print_json, print_table, printable, shown
 
 if TYPE_CHECKING:
     from jobs.reports import KindRow
@@ -44,7 +44,7 @@ def list_kinds(
     print_table(columns, rows, empty="no kinds: a worker writes those of its app when it starts")
     for row in rows:
         if row.pause_reason and "\n" in row.pause_reason.strip():
-            typer.echo(f"\n{row.kind} is paused: {printable(row.pause_reason.strip())}")
+            typer.echo(f"\n{shown(row.kind)} is paused: {printable(row.pause_reason.strip())}")
 
 
 @kinds.command("pause")
@@ -66,9 +66,9 @@ def pause_kind(
     if as_json:
         print_json(known)
         return
-    typer.echo(f"kind {kind} is paused")
+    typer.echo(f"kind {shown(kind)} is paused")
     if known.paused_by != who or (known.pause_reason or "") != reason.strip():
-        since = f"since {known.paused_at:%Y-%m-%d %H:%M:%S %Z} by {known.paused_by}"
+        since = f"since {known.paused_at:%Y-%m-%d %H:%M:%S %Z} by {shown(known.paused_by)}"
         typer.echo(f"it was paused already, {since}, and keeps that reason: {printable(known.pause_reason or 'none')}")
     if known.pool is None:
         typer.echo(f"note: no worker has declared a kind {printable(kind)} so far; is it spelt right?", err=True)
@@ -96,9 +96,9 @@ def resume_kind(
     if as_json:
         print_json(known)
     elif probe:
-        typer.echo(f"kind {kind} lets one job through; `oomph kinds list` shows what comes of it")
+        typer.echo(f"kind {shown(kind)} lets one job through; `oomph kinds list` shows what comes of it")
     else:
-        typer.echo(f"kind {kind} runs again")
+        typer.echo(f"kind {shown(kind)} runs again")
 
 
 def _state(row: "KindRow") -> str:

@@ -106,4 +106,5 @@ def _state(row: "WorkerRow") -> str:
 
 
 def _action(row: "AuditRow") -> str:
-    return f"{row.action} --probe" if row.detail.get("probe") else row.action
+    detail: object = row.detail  # of a row that was written by hand, it may be anything
+    return f"{row.action} --probe" if isinstance(detail, dict) and detail.get("probe") else row.action

@@ -1,10 +1,9 @@
-"""What rows say, in a few words: the one thing about a job that its status does not tell, an error, a deed."""
+"""What rows say, in a few words: the one thing about a job that its status does not tell, a deed."""
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 
-from jobs.reports import AuditRow, JobRow
+from jobs.reports import AuditRow, JobRow, error_line
 from supervisor.page.quantities import span
 
 
@@ -20,19 +19,6 @@ def note(job: JobRow, now: datetime) -> str:
             return f"in {span(ran)}" if ran is not None else ""
         case _:
             return _error(job)
-
-
-def error_line(error: object) -> str:
-    """Type and message. Whoever writes rows by hand may have put anything there."""
-    if isinstance(error, Mapping) and "message" in error:
-        return f"{error.get('type', 'error')}: {error['message']}"
-    return json.dumps(error, ensure_ascii=False)
-
-
-def error_stack(error: object) -> str:
-    """Where it was raised; empty where that is not known."""
-    frames = error.get("frames") if isinstance(error, Mapping) else None
-    return frames if isinstance(frames, str) else ""
 
 
 def deed(row: AuditRow) -> str:

@@ -11,9 +11,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from jobs.reports import JobRow
+from jobs.reports import JobRow, error_line, error_stack
 from supervisor.page import charts, quantities, visible
-from supervisor.page.notes import deed, error_line, error_stack, note
+from supervisor.page.notes import deed, note
 
 LIVE_BLOCK = "live"  # of a view's template: what is sent again when something changes
 

@@ -1,4 +1,11 @@
+import re
+from collections.abc import Callable
+
+from psycopg.types.json import Jsonb
+
 from tests.commands.conftest import Connection, Oomph
+
+Insert = Callable[..., int]
 
 WORKER = """
 INSERT INTO background_workers (id, host, pid, version, pools, kinds, lease_until, lost_at)
@@ -115,3 +122,37 @@ def test_every_list_is_an_array_also_when_it_is_empty(oomph: Oomph) -> None:
     for group in ("jobs", "kinds", "schedules", "workers", "audit"):
         assert oomph(group, "list", "--json").json == []
         assert oomph(group, "list").out == ""
+
+
+STEERING = "mine\x1b]0;x\x07\r\nnext\u202eevil\x9b2J"
+
+
+def test_no_row_steers_the_terminal_and_none_hides_the_others(oomph: Oomph, db: Connection, insert: Insert) -> None:
+    """Not even one that somebody wrote by hand, with anything where a worker writes an object."""
+    written = [
+        insert(kind=STEERING, status="dead", organization_id=STEERING, dedupe_key=STEERING, error=Jsonb(error))
+        for error in ({"type": STEERING, "message": STEERING, "frames": STEERING}, ["a list"], "a word", 5, {})
+    ]
+    for job_id in written:
+        db.execute(
+            "INSERT INTO background_attempts "
+            "(job_id, claim, attempt, kind, verdict, charged, is_kill, evidence, error) SELECT id, 1, 1, kind, 'failed', true, false, error, error FROM background_jobs WHERE id = %s",
+            [job_id],
+        )
+    db.execute(
+        "INSERT INTO background_kinds (kind, pool, paused_at, paused_by, pause_reason) "
+        "VALUES (%(it)s, 'system', now(), %(it)s, %(it)s)",
+        {"it": STEERING},
+    )
+    db.execute(
+        "INSERT INTO background_audit (actor, action, target, reason, detail) "
+        "VALUES (%(it)s, %(it)s, %(it)s, %(it)s, '[1]')",
+        {"it": STEERING},
+    )
+    assert set(re.findall(r"^ *(\d+) ", oomph("jobs", "list").out, re.MULTILINE)) == set(map(str, written))
+    shows = [("jobs", "show", str(job_id)) for job_id in written]
+    acts = [("kinds", act, STEERING, "--actor", "ada") for act in ("pause", "resume", "resume")]
+    answers = [oomph(*command) for command in (*shows, ("kinds", "list"), ("audit", "list"), *acts)]
+    assert [answer.status for answer in answers] == [0] * (len(answers) - 1) + [1]
+    for answer in answers:
+        assert (answer.out + answer.err).replace("\n", "").isprintable(), answer.arguments
