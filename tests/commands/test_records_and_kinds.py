@@ -136,7 +136,8 @@ def test_no_row_steers_the_terminal_and_none_hides_the_others(oomph: Oomph, db: 
     for job_id in written:
         db.execute(
             "INSERT INTO background_attempts "
-            "(job_id, claim, attempt, kind, verdict, charged, is_kill, evidence, error) SELECT id, 1, 1, kind, 'failed', true, false, error, error FROM background_jobs WHERE id = %s",
+            "(job_id, claim, attempt, kind, verdict, charged, is_kill, evidence, error) "
+            "SELECT id, 1, 1, kind, 'failed', true, false, error, error FROM background_jobs WHERE id = %s",
             [job_id],
         )
     db.execute(
