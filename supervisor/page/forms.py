@@ -67,11 +67,19 @@ def check_origin(request: Request) -> None:
     if site is not None:
         ours = site == "same-origin"
     elif origin is not None:
-        ours = origin != "null" and urlsplit(origin).netloc == request.headers.get("host", "")
+        ours = _host_in(origin) == request.headers.get("host", "")
     else:
         ours = True  # not a browser of these years
     if not ours:
         raise Refused(403, "This form was sent by another site. Nothing was done.")
+
+
+def _host_in(origin: str) -> str | None:
+    """Host and port of an origin; None for `null`, and for what is none."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
+        return None
 
 
 def check_form_token(request: Request, fields: Mapping[str, list[str]]) -> None:

@@ -50,6 +50,8 @@ def test_another_sites_form_is_refused_even_with_the_right_word(browser: Browser
         {"Sec-Fetch-Site": "none"},
         {"Origin": "https://evil.example"},
         {"Origin": "null"},
+        {"Origin": ""},
+        {"Origin": "http://[::1"},
         {"Origin": "http://127.0.0.1:1"},
         {"Origin": str(browser.base_url).rstrip("/"), "Sec-Fetch-Site": "cross-site"},
     ):
