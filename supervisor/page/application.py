@@ -18,11 +18,12 @@ from supervisor.page.assets import ASSET_PATH, send_asset
 from supervisor.page.bulk import BULK_ACTIONS, BulkAction, ask_why_all, do_all
 from supervisor.page.desk import Desk, View, actor_of, base_of, page_context, params_of, view_context
 from supervisor.page.files import FILE_PATH, send_file
-from supervisor.page.forms import check_form_token, check_origin, read_form, sends_token_itself
+from supervisor.page.forms import check_form_token, check_origin, field, read_form, sends_token_itself
 from supervisor.page.headers import SecurityHeaders
 from supervisor.page.live import Live, LiveStream, Watch
 from supervisor.page.looks import Look
 from supervisor.page.reading import PageDatabase
+from supervisor.page.sent import ONCE_FIELD
 from supervisor.page.signing_in import ask_for_token, sign_in, sign_out
 from supervisor.page.tokens import Tokens
 from supervisor.page.views import VIEWS
@@ -158,6 +159,7 @@ class JobsPage:
                     request.state.fields = fields = await read_form(request)
                     if needs is not None and not sends_token_itself(request, self._desk.access):
                         check_form_token(request, fields)
+                    return await self._once(handler, request)
                 return await handler(request)
             except Refused as refusal:
                 return self._error(request, refusal.status, str(refusal))
@@ -171,6 +173,17 @@ class JobsPage:
                 return self._error(request, 503, f"The database does not answer. {again}")
 
         return guarded
+
+    async def _once(self, handler: Handler, request: Request) -> Response:
+        """Act on a form, unless it was sent before. Raises what the handler raises, and `Refused`."""
+        word = field(request, ONCE_FIELD)
+        if not self._desk.sent.take(word):
+            raise Refused(409, "This form was sent already, and is done only once. Look at what came of it.")
+        try:
+            return await handler(request)
+        except (Refused, Locked):
+            self._desk.sent.give_back(word)
+            raise
 
     def _nobody(self, request: Request) -> Response:
         if isinstance(self._desk.access, Tokens):

@@ -12,6 +12,7 @@ from supervisor.page.forms import FORM_FIELD, form_token, keep_form_secret, prep
 from supervisor.page.looks import Look, Looks
 from supervisor.page.reading import PageDatabase, Session
 from supervisor.page.rendering import Templates
+from supervisor.page.sent import ONCE_FIELD, Sent, new_word
 
 Params = Mapping[str, str]
 Q = TypeVar("Q", bound=Hashable)
@@ -42,6 +43,7 @@ class Desk:
     database: PageDatabase
     access: Access
     templates: Templates = field(default_factory=Templates)
+    sent: Sent = field(default_factory=Sent)
     looks: Looks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +56,8 @@ class Desk:
             **page_context(request),
             "form_field": FORM_FIELD,
             "form_token": form_token(request),
+            "once_field": ONCE_FIELD,
+            "once": new_word(),
             "signs_in": hasattr(self.access, "new_session"),
         }
         response = HTMLResponse(self.templates.page(template, {**frame, **context}), status)

@@ -73,6 +73,39 @@ def test_a_schedule_is_run_now(owner: Browser, db: Db) -> None:
     assert "its overlap is to skip" in again.text
 
 
+def test_a_form_that_is_sent_twice_is_done_once(owner: Browser, db: Db) -> None:
+    """As by two clicks; a schedule whose occurrences may overlap would be run twice."""
+    db.execute(
+        "INSERT INTO background_kinds (kind, pool, priority, max_attempts, timeout) "
+        "VALUES ('digest', 'system', 1, 3, '5 minutes')"
+    )
+    db.execute(
+        "INSERT INTO background_schedules (name, app, kind, every, misfire, overlap, grace, next_occurrence) VALUES "
+        "('nightly', 'app', 'digest', '1 day', 'latest', 'allow', '1 hour', now() + interval '2 hours')"
+    )
+    path = "/schedule/run?name=nightly"
+    form = {**hidden_fields(owner.get(path).text), "reason": "the night was missed"}
+    assert owner.post(path, data={**form, "reason": ""}).status_code == 400
+    form = {**hidden_fields(owner.get(path).text), "reason": "the night was missed"}
+    assert "This is the job that was made." in owner.post(path, data=form).text
+    again = owner.post(path, data=form)
+    assert again.status_code == 409
+    assert "This form was sent already" in again.text
+    assert db.execute("SELECT count(*) FROM background_jobs").fetchone() == (1,)
+    assert owner.submit(path, reason="once more").status_code == 200
+
+
+def test_a_form_that_met_a_lock_may_be_sent_again(owner: Browser, insert: Insert, db: Db, url: str) -> None:
+    job_id = insert(status="dead")
+    path = f"/jobs/{job_id}/retry"
+    form = {**hidden_fields(owner.get(path).text), "reason": "the disk is free again"}
+    with psycopg.connect(url) as other:
+        other.execute("SELECT FROM background_jobs WHERE id = %s FOR UPDATE", [job_id])
+        assert "Nothing was changed; try again" in owner.post(path, data=form).text
+        other.rollback()
+    assert "The job is queued again." in owner.post(path, data=form).text
+
+
 def test_notices_are_marked_as_read_one_and_all(owner: Browser, db: Db) -> None:
     for subject in ("one", "two", "three"):
         db.execute("INSERT INTO background_notices (severity, subject, body) VALUES ('info', %s, '')", [subject])

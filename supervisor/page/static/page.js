@@ -116,5 +116,15 @@ function follow() {
   followWhileSeen();
 }
 
+// A second click would send a form again, and show the refusal of the second instead of what came of the first.
+document.addEventListener("submit", (event) => {
+  if (event.target.method !== "post") return;
+  if (event.target.dataset.sent) event.preventDefault();
+  event.target.dataset.sent = "yes";
+});
+window.addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+});
+
 setInterval(tellAges, AGES_EVERY_MS);
 if (live) follow();
