@@ -1,5 +1,7 @@
 """Which errors of a start or a command a person can mend, and what is said about them."""
 
+import errno
+
 
 class CommandError(Exception):
     """A command refuses or cannot go on; the message is one paragraph that says why and what to do."""
@@ -9,6 +11,8 @@ def explain(error: Exception) -> str | None:
     """The paragraph for an expected error; None for one that is a fault of ours."""
     if isinstance(error, CommandError):
         return str(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "no space is left where this command writes; what it did before is done"
     # Here and not above: a command that succeeds needs none of them.
     from psycopg.errors import ReadOnlySqlTransaction
 

@@ -1,6 +1,9 @@
 """Every exit status that is documented occurs, and the README and the help name the same ones."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from supervisor.leases import EXIT_BLOCKED
@@ -38,3 +41,13 @@ def test_ctrl_c(url: str, db: Connection) -> None:
 def test_try_again() -> None:
     """It occurs in tests/worker/test_leases.py: a loop that is blocked when the lease is lost ends the process."""
     assert EXIT_BLOCKED == 75
+
+
+def test_a_full_disk_below_the_output_is_told(url: str) -> None:
+    command = [sys.executable, "-c", "from supervisor.commands import main; main()", "jobs", "list", "--json"]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env={**os.environ, "DATABASE_URL": url}
+        )
+    assert result.returncode == 1
+    assert result.stderr.startswith("Error: no space is left")
