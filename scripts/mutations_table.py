@@ -860,8 +860,8 @@ MUTATIONS = (
     Mutation(
         "retention: the newest occurrence of a schedule stays",
         "jobs/sql/remove_jobs.sql",
-        "later.occurrence > judged.occurrence",
-        "later.occurrence >= judged.occurrence",
+        "judged.occurrence < (SELECT max",
+        "judged.occurrence <= (SELECT max",
         (f"{RETENTION}test_the_newest_occurrence_of_a_schedule_stays_as_long_as_the_schedule",),
     ),
     Mutation(
