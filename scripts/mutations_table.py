@@ -506,6 +506,27 @@ MUTATIONS = (
     ),
     # Schedules.
     Mutation(
+        "cron: a time that the clock shows twice fires once where it is fixed",
+        "jobs/cron.py",
+        "            if self._recurs or fold == 0\n        )\n        return min(firsts)",
+        "        )\n        return min(firsts)",
+        ("tests/jobs/test_cron.py::test_the_written_rule",),
+    ),
+    Mutation(
+        "cron: a changed expression waits for its own next point",
+        "jobs/sql/sync_schedule.sql",
+        "THEN s.next_occurrence ELSE excluded.next_occurrence END",
+        "THEN s.next_occurrence ELSE s.next_occurrence END",
+        (f"{SCHEDULER}test_a_changed_expression_or_zone_is_a_new_revision_on_its_own_points",),
+    ),
+    Mutation(
+        "cron: what this host cannot read of a schedule is left to others",
+        "jobs/scheduler.py",
+        "            self._ticked.discard(name)\n",
+        "",
+        (f"{SCHEDULER}test_what_this_worker_cannot_read_of_a_later_declaration_is_left_to_others",),
+    ),
+    Mutation(
         "an occurrence: its uniqueness",
         SCHEMA,
         "CREATE UNIQUE INDEX background_jobs_occurrence",
