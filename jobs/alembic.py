@@ -30,7 +30,7 @@ def is_ours(table: str | None) -> bool:
     return table is not None and (table in _tables() or _VECTORS.fullmatch(table) is not None)
 
 
-def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | None]) -> bool:
+def include_name(name: str | None, type_: str, parent_names: Mapping[Any, str | None]) -> bool:
     """For `context.configure(include_name=...)`: False for Oomph's tables and what belongs to them.
 
     Where you have a hook already, let it ask `is_ours`.

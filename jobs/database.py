@@ -5,12 +5,9 @@ here, a connection that broke is replaced by the pool, and a caller sees `Databa
 """
 
 import asyncio
-import contextlib
 import json
 import logging
 import math
-import os
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,13 +18,13 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
+from jobs.bounds import ASK_SECONDS, bounded
 from jobs.connection import Row
 from jobs.outcome import MAX_FRAMES_CHARS, MAX_MESSAGE_CHARS, clip
 from jobs.sql import statement
 
 log = logging.getLogger("oomph.database")
 
-# psycopg waits up to 5 s for its own cancel request after a call ran into its bound.
 MAX_CONNECTIONS = 3  # outcomes, housekeeping and one to spare; claims, the lease keeper and the listener have their own
 
 _UNAVAILABLE = (
@@ -89,12 +86,6 @@ def _hosts(named: Mapping[str, Any]) -> int:
     return str(named.get("host") or named.get("hostaddr") or "").count(",") + 1
 
 
-def break_off(connection: psycopg.AsyncConnection[Any]) -> None:
-    """Shut its socket down: whatever waits for an answer there fails at once. The connection is of no use any more."""
-    with contextlib.suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as line:
-        line.shutdown(socket.SHUT_RDWR)
-
-
 class Session:
     """One connection while a call holds it: runs statements of `jobs/sql` by name."""
 
@@ -137,21 +128,23 @@ class Lane:
     async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
         """Run one statement in its own transaction. Raises `DatabaseUnavailable`."""
         try:
-            async with asyncio.timeout(self._call_timeout), self._turn:
+            async with asyncio.timeout(self._call_timeout + 3 * ASK_SECONDS), self._turn:
                 try:
                     return await self._run(query, parameters)
                 except _NOT_PREPARED:
                     self._do_without()
                     return await self._run(query, parameters)
         except _UNAVAILABLE as error:
-            raise DatabaseUnavailable(f"{type(error).__name__}: {error}".strip()) from error
+            raise DatabaseUnavailable(_told(error)) from error
 
     async def _run(self, query: str, parameters: dict[str, Any]) -> list[Row]:
         try:
             if self._cursor is None:
-                self._cursor = await self._connect()
-            await self._cursor.execute(statement(query), parameters)
-            return await self._cursor.fetchall()
+                async with asyncio.timeout(self._call_timeout):
+                    self._cursor = await self._connect()
+            async with bounded(self._cursor.connection, self._call_timeout):
+                await self._cursor.execute(statement(query), parameters)
+                return await self._cursor.fetchall()
         except BaseException:
             await self.close()
             raise
@@ -228,23 +221,31 @@ class Database:
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:
-        async with _answered_within(self._call_timeout), self._pool.connection() as connection:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._call_timeout
+        async with _answered(self._call_timeout + 3 * ASK_SECONDS), self._pool.connection() as connection:
             try:
-                yield Session(connection)
+                async with bounded(connection, until - loop.time()):
+                    yield Session(connection)
             except errors.ReadOnlySqlTransaction:
                 await connection.close()  # this server lost its role, and would keep us for as long as it lives
                 raise
 
 
 @asynccontextmanager
-async def _answered_within(seconds: float) -> AsyncIterator[None]:
+async def _answered(seconds: float) -> AsyncIterator[None]:
+    """The one name of every failure. The bound is for what no other one covers."""
     try:
         async with asyncio.timeout(seconds):
             yield
     except errors.LockNotAvailable as error:
         raise Locked(str(error).strip()) from error
     except _UNAVAILABLE as error:
-        raise DatabaseUnavailable(f"{type(error).__name__}: {error}".strip()) from error
+        raise DatabaseUnavailable(_told(error)) from error
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip() or 'no answer in time'}"
 
 
 def json_or_none(value: Mapping[str, Any] | None) -> str | None:

@@ -1,11 +1,11 @@
-"""Writes the table of settings into README.md, from the settings themselves."""
+"""Writes the table of settings into the reference, from the settings themselves."""
 
 import re
 from pathlib import Path
 
 from supervisor.settings import Settings
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "docs" / "reference" / "settings.md"
 START, END = "<!-- settings, written by scripts/settings_table.py -->\n", "<!-- end of settings -->\n"
 
 
@@ -25,4 +25,4 @@ def written(text: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(written(README.read_text()))
+    PAGE.write_text(written(PAGE.read_text()))

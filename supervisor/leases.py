@@ -27,12 +27,12 @@ import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import LiteralString
 from uuid import UUID
 
 import psycopg
 
-from jobs.database import break_off, connect_bound, connection_parameters
+from jobs.bounds import bounded
+from jobs.database import connect_bound, connection_parameters
 from jobs.failpoints import Failpoint, failpoint
 from jobs.sql import statement
 from supervisor.trust import Trust
@@ -40,6 +40,7 @@ from supervisor.trust import Trust
 log = logging.getLogger("oomph.lease")
 
 WATCH_SECONDS = 0.1  # how often the loop is pinged: the resolution of what the log says about a block
+ASK_SECONDS = 0.25
 RETRY_SECONDS = 0.5  # between failed renewals: several tries fit into the shortest lease's margin
 STOPPING_SECONDS = 0.05  # for a loop that is not blocked, many turns
 EXIT_BLOCKED = 75  # EX_TEMPFAIL of sysexits.h: try again; the lease ended while the loop could not stop its jobs
@@ -166,19 +167,10 @@ class LeaseKeeper:
     async def _renew(self, connection: psycopg.AsyncConnection[tuple[object, ...]], bound: float) -> bool:
         """Whether the lease is longer now. Raises `TimeoutError` after `bound` seconds, and what the driver raises."""
         given = {"lease": timedelta(seconds=self._lease), "worker_id": self._worker_id}
-        asking = asyncio.create_task(_rows(connection, statement("renew"), given))
-        asking.add_done_callback(lambda task: task.cancelled() or task.exception())  # heard, also if nobody waits
-        try:
-            await asyncio.wait({asking}, timeout=bound)
-            if not asking.done():
-                # Cancelled, the driver would ask the server to end the statement, and wait ten seconds for a network
-                # that is silent. With its socket gone it ends at once, and there is time for another connection.
-                break_off(connection)
-                await asyncio.wait({asking}, timeout=RETRY_SECONDS)
-                raise TimeoutError(f"no answer in {bound:.1f} s")
-            return bool(asking.result())
-        finally:
-            asking.cancel()
+        # Asked to, the server drops a renewal that waits for a lock, and does not grant it when the lease is long lost;
+        # but not for long, so that there is time for another connection.
+        async with bounded(connection, bound, ask=ASK_SECONDS):
+            return bool(await (await connection.execute(statement("renew"), given)).fetchall())
 
     async def _watch(self, renewing: asyncio.Task[None]) -> None:
         told_at = 0.0
@@ -223,12 +215,6 @@ class LeaseKeeper:
     def _blocking_frame(self) -> str:
         frame = sys._current_frames().get(self._loop_thread)
         return "".join(traceback.format_stack(frame)[-4:]) if frame else "(the loop's thread is gone)"
-
-
-async def _rows(
-    connection: psycopg.AsyncConnection[tuple[object, ...]], query: LiteralString, given: dict[str, object]
-) -> list[tuple[object, ...]]:
-    return await (await connection.execute(query, given)).fetchall()
 
 
 async def _close(connection: "psycopg.AsyncConnection[tuple[object, ...]] | None") -> None:

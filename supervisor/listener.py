@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from jobs.bounds import bounded
 from jobs.database import DatabaseUnavailable, connect_bound, connection_parameters
 
 log = logging.getLogger("oomph.listener")
@@ -88,16 +89,15 @@ class Listener:
             connection = self._connection = await psycopg.AsyncConnection.connect(
                 self._url, autocommit=True, **connection_parameters("oomph listener", PROOF_TIMEOUT, self._url)
             )
-            # The others once this one is proven: in a pooler's session they would stay, for each job to be told to it.
-            await self._listen(connection, self._proof_channel)
+        # The others once this one is proven: in a pooler's session they would stay, for each job to be told to it.
+        await self._listen(connection, self._proof_channel)
         if not await self._proves(connection):
             await self.stop()
             if not self._deaf:
                 log.warning(DEAF)
             self._deaf = True
             return DEAF_SECONDS
-        async with asyncio.timeout(PROOF_TIMEOUT):
-            await self._listen(connection, JOBS_CHANNEL, CONTROL_CHANNEL)
+        await self._listen(connection, JOBS_CHANNEL, CONTROL_CHANNEL)
         if self._deaf:
             log.warning("notifications arrive again")
         self._deaf = False
@@ -105,8 +105,9 @@ class Listener:
         return 0
 
     async def _listen(self, connection: psycopg.AsyncConnection[Any], *channels: str) -> None:
-        for channel in channels:
-            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        async with bounded(connection, PROOF_TIMEOUT):
+            for channel in channels:
+                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
 
     async def _proves(self, connection: psycopg.AsyncConnection[Any]) -> bool:
         loop = asyncio.get_running_loop()

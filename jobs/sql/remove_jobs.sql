@@ -19,8 +19,8 @@ WITH seen AS MATERIALIZED (
        AND coalesce(job.finished_at, job.created_at) < statement_timestamp() - judged.keep
        AND (judged.schedule IS NULL
             OR NOT EXISTS (SELECT FROM background_schedules AS s WHERE s.name = judged.schedule)
-            OR EXISTS (SELECT FROM background_jobs AS later
-                        WHERE later.schedule = judged.schedule AND later.occurrence > judged.occurrence))
+            OR judged.occurrence < (SELECT max(newest.occurrence) FROM background_jobs AS newest
+                                     WHERE newest.schedule = judged.schedule))
        FOR UPDATE OF job SKIP LOCKED
 ), removed AS (
     DELETE FROM background_jobs AS job USING old WHERE job.id = old.id RETURNING job.id

@@ -16,6 +16,7 @@ from supervisor.commands.notices import notices
 from supervisor.commands.page import page
 from supervisor.commands.records import audit, schedules, workers
 from supervisor.commands.search import search
+from supervisor.commands.top import top
 from supervisor.commands.worker import worker
 
 START = "Start"
@@ -26,9 +27,10 @@ cli = typer.Typer(
     name="oomph",
     cls=OomphGroup,
     help="Oomph: a PostgreSQL job worker that survives the jobs it runs.",
-    epilog="`oomph COMMAND --help` tells more. The database is DATABASE_URL, --database URL or --embedded DIR.",
+    epilog="`oomph COMMAND --help` tells more. The database is DATABASE_URL, --database URL or --embedded DIR.\n\n"
+    "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 75 try again (a worker whose loop was blocked while it "
+    "lost its lease), 130 ended by Ctrl-C.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -59,6 +61,7 @@ cli.command("enqueue", rich_help_panel=WORK)(enqueue)
 cli.command("ingest", rich_help_panel=WORK)(ingest)
 cli.command("search", rich_help_panel=WORK)(search)
 cli.command("reindex", rich_help_panel=WORK)(reindex)
+cli.command("top", rich_help_panel=LOOK)(top)
 cli.command("page", rich_help_panel=LOOK)(page)
 cli.add_typer(documents, name="documents", rich_help_panel=LOOK)
 cli.add_typer(jobs, name="jobs", rich_help_panel=LOOK)

@@ -6,9 +6,11 @@ from uuid import UUID
 
 import typer
 
+from supervisor.commands.completion import choices
 from supervisor.commands.database import connected
 from supervisor.commands.options import Actor, AsJson, DatabaseUrl, EmbeddedFolder, Limit, Reason, actor_of, one_of
 from supervisor.commands.output import Column, print_facts, print_json, print_table, printable, span
+from supervisor.commands.progress import progress
 from supervisor.errors import CommandError
 
 if TYPE_CHECKING:
@@ -16,13 +18,19 @@ if TYPE_CHECKING:
 
 documents = typer.Typer(help="Documents: how they stand, and their end.", no_args_is_help=True)
 
+STATUSES = ("PENDING", "PARSING", "CHUNKING", "EMBEDDING", "INDEXING", "READY", "FAILED")
 STYLES = {"READY": "green", "FAILED": "red"}
 
 
 @documents.command("list")
 def list_documents(
     status: Annotated[
-        str | None, typer.Option(metavar="STATUS", help="READY, FAILED, PENDING, or a stage such as PARSING.")
+        str | None,
+        typer.Option(
+            metavar="STATUS",
+            help="READY, FAILED, PENDING, or a stage such as PARSING.",
+            autocompletion=choices(*STATUSES),
+        ),
     ] = None,
     collection: Annotated[str | None, typer.Option(metavar="NAME", help="Only this collection.")] = None,
     limit: Limit = 50,
@@ -119,6 +127,7 @@ def delete_documents(
     ids: Annotated[list[UUID], typer.Argument(metavar="ID", help="Which documents.")],
     actor: Actor = None,
     reason: Reason = "",
+    as_json: AsJson = False,
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
@@ -131,10 +140,14 @@ def delete_documents(
     from jobs.documents.delete import delete
 
     who = actor_of(actor)
-    with connected(database, embedded) as connection:
+    with connected(database, embedded) as connection, progress("deleting", len(ids)) as step:
         for document_id in ids:
             delete(connection, document_id)
             control.record(connection, "delete", f"document {document_id}", actor=who, reason=reason)
+            step()
+    if as_json:
+        print_json([{"id": document_id, "status": "DELETED"} for document_id in ids])
+        return
     for document_id in ids:
         typer.echo(f"document {document_id} is deleted")
 

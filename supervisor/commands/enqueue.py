@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from supervisor.commands.completion import choices, kinds, pools
 from supervisor.commands.database import connected
 from supervisor.commands.options import AppSpec, AsJson, DatabaseUrl, EmbeddedFolder, one_of, refuse
 from supervisor.commands.output import print_json
@@ -35,7 +36,7 @@ class Wanted:
 
 
 def enqueue(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="Of what kind they are.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="Of what kind they are.", autocompletion=kinds)],
     payloads: Annotated[list[str], typer.Argument(metavar="JSON", help="A JSON object a job.")],
     organization_id: Annotated[str | None, typer.Option(metavar="ID", help="Whose jobs they are.")] = None,
     dedupe_key: Annotated[str | None, typer.Option(metavar="KEY", help="At most one queued job of this key.")] = None,
@@ -48,9 +49,19 @@ def enqueue(
     run_after: Annotated[
         str | None, typer.Option(metavar="WHEN", help="A delay such as 90s, 10m, 2h, 1d, or 2030-01-31T08:00Z.")
     ] = None,
-    priority: Annotated[str | None, typer.Option(metavar="NAME", help="interactive, default or bulk.")] = None,
+    priority: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="interactive, default or bulk.",
+            autocompletion=choices("interactive", "default", "bulk"),
+        ),
+    ] = None,
     pool: Annotated[
-        str | None, typer.Option(metavar="POOL", help="agent, ingest or system; where no worker declared the kind.")
+        str | None,
+        typer.Option(
+            metavar="POOL", help="agent, ingest or system; where no worker declared the kind.", autocompletion=pools
+        ),
     ] = None,
     app: AppSpec = None,
     as_json: AsJson = False,

@@ -14,6 +14,7 @@ from supervisor.commands.database import target_of
 from supervisor.commands.files import FoundFile, Skipped, find_files
 from supervisor.commands.options import AsJson, DatabaseUrl, EmbeddedFolder, refuse
 from supervisor.commands.output import Column, print_json, print_table
+from supervisor.commands.progress import progress
 from supervisor.commands.waiting import nobody_knew, wait_for_documents
 from supervisor.errors import CommandError
 from supervisor.target import open_connection
@@ -131,8 +132,10 @@ def reindex(
         connection.autocommit = True
         reports: list[FileReport] = []
         submitted: list[FileReport] = []
-        with _interruption_told(submitted):
-            submitted.extend(_reindex_all(connection, ids, collection, begin, reports))
+        with _interruption_told(submitted), progress("reindexing", len(ids) if ids else None) as step:
+            for submission in _reindex_all(connection, ids, collection, begin, reports):
+                submitted.append(submission)
+                step()
         trouble = _follow(connection, submitted, reports, target.named, wait=wait)
     _conclude(reports, trouble, as_json=as_json, wait=wait)
 
@@ -152,7 +155,7 @@ def _submit_all(
     from jobs.documents.submit import Submission, submit
 
     submitted: list[FileReport] = []
-    with _interruption_told(submitted), _progress("storing", len(found)) as step:
+    with _interruption_told(submitted), progress("storing", len(found)) as step:
         for place, file in enumerate(found):
             step()
             try:
@@ -215,18 +218,6 @@ def _interruption_told(submitted: list[FileReport]) -> Iterator[None]:
             err=True,
         )
         raise typer.Exit(130) from interrupt  # 128 and the number of the signal
-
-
-@contextmanager
-def _progress(what: str, total: int) -> Iterator[Any]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda: bar.advance(task)
 
 
 def _follow(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from supervisor.commands.completion import choices, kinds, pools
 from supervisor.commands.database import connected
 from supervisor.commands.job_report import print_report
 from supervisor.commands.options import (
@@ -19,6 +20,7 @@ from supervisor.commands.options import (
     one_of,
 )
 from supervisor.commands.output import Column, print_json, print_table, span
+from supervisor.commands.progress import progress
 from supervisor.errors import CommandError
 
 if TYPE_CHECKING:
@@ -35,10 +37,17 @@ JobIds = Annotated[list[int], typer.Argument(metavar="ID", min=1, help="Which jo
 @jobs.command("list")
 def list_jobs(
     status: Annotated[
-        str | None, typer.Option(metavar="STATUS", help="queued, running, succeeded, dead or cancelled.")
+        str | None,
+        typer.Option(
+            metavar="STATUS",
+            help="queued, running, succeeded, dead or cancelled.",
+            autocompletion=choices("queued", "running", "succeeded", "dead", "cancelled"),
+        ),
     ] = None,
-    kind: Annotated[str | None, typer.Option(metavar="KIND", help="Only this kind.")] = None,
-    pool: Annotated[str | None, typer.Option(metavar="POOL", help="agent, ingest or system.")] = None,
+    kind: Annotated[str | None, typer.Option(metavar="KIND", help="Only this kind.", autocompletion=kinds)] = None,
+    pool: Annotated[
+        str | None, typer.Option(metavar="POOL", help="agent, ingest or system.", autocompletion=pools)
+    ] = None,
     organization_id: Annotated[str | None, typer.Option(metavar="ID", help="Only this organization.")] = None,
     limit: Limit = 50,
     before: Before = None,
@@ -103,6 +112,7 @@ def retry_jobs(
     job_ids: JobIds,
     actor: Actor = None,
     reason: Reason = "",
+    as_json: AsJson = False,
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
@@ -113,9 +123,13 @@ def retry_jobs(
     from jobs import control
 
     who = actor_of(actor)
-    with connected(database, embedded) as connection:
+    with connected(database, embedded) as connection, progress("retrying", len(job_ids)) as step:
         for job_id in job_ids:
             control.retry(connection, job_id, actor=who, reason=reason)
+            step()
+    if as_json:
+        print_json([{"id": job_id, "status": "queued"} for job_id in job_ids])
+        return
     for job_id in job_ids:
         typer.echo(f"job {job_id} is queued again")
 
@@ -125,6 +139,7 @@ def cancel_jobs(
     job_ids: JobIds,
     actor: Actor = None,
     reason: Reason = "",
+    as_json: AsJson = False,
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
@@ -135,8 +150,14 @@ def cancel_jobs(
     from jobs import control
 
     who = actor_of(actor)
-    with connected(database, embedded) as connection:
-        now = {job_id: control.cancel(connection, job_id, actor=who, reason=reason) for job_id in job_ids}
+    now: dict[int, str] = {}
+    with connected(database, embedded) as connection, progress("cancelling", len(job_ids)) as step:
+        for job_id in job_ids:
+            now[job_id] = control.cancel(connection, job_id, actor=who, reason=reason)
+            step()
+    if as_json:
+        print_json([{"id": job_id, "status": status} for job_id, status in now.items()])
+        return
     for job_id, status in now.items():
         typer.echo(f"job {job_id} is {'running; its worker was told to end it' if status == 'running' else status}")
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from supervisor.commands import completion
 from supervisor.commands.database import connected
 from supervisor.commands.options import Actor, AsJson, DatabaseUrl, EmbeddedFolder, Limit, Reason, actor_of
 from supervisor.commands.output import Column, print_json, print_table, printable
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 kinds = typer.Typer(help="Kinds of jobs, and their pauses.", no_args_is_help=True)
 
-KindName = Annotated[str, typer.Argument(metavar="KIND", help="Which kind.")]
+KindName = Annotated[str, typer.Argument(metavar="KIND", help="Which kind.", autocompletion=completion.kinds)]
 
 
 @kinds.command("list")
@@ -51,6 +52,7 @@ def pause_kind(
     kind: KindName,
     actor: Actor = None,
     reason: Reason = "",
+    as_json: AsJson = False,
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
@@ -61,6 +63,9 @@ def pause_kind(
     with connected(database, embedded) as connection:
         control.pause(connection, kind, actor=who, reason=reason)
         known: KindRow = reports.show_kind(connection, kind)
+    if as_json:
+        print_json(known)
+        return
     typer.echo(f"kind {kind} is paused")
     if known.paused_by != who or (known.pause_reason or "") != reason.strip():
         since = f"since {known.paused_at:%Y-%m-%d %H:%M:%S %Z} by {known.paused_by}"
@@ -77,16 +82,20 @@ def resume_kind(
     ] = False,
     actor: Actor = None,
     reason: Reason = "",
+    as_json: AsJson = False,
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
     """Let a paused kind run again, with --probe one job first."""
-    from jobs import control
+    from jobs import control, reports
 
     who = actor_of(actor)
     with connected(database, embedded) as connection:
         control.resume(connection, kind, actor=who, reason=reason, probe=probe)
-    if probe:
+        known: KindRow = reports.show_kind(connection, kind)
+    if as_json:
+        print_json(known)
+    elif probe:
         typer.echo(f"kind {kind} lets one job through; `oomph kinds list` shows what comes of it")
     else:
         typer.echo(f"kind {kind} runs again")

@@ -12,10 +12,14 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from uuid import UUID
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
 
 R = TypeVar("R")
 
@@ -43,9 +47,11 @@ class Column(Generic[R]):
 
 
 def print_table(columns: Sequence[Column[R]], rows: Iterable[R], *, empty: str) -> None:
-    """Print one line a row, as wide as the terminal; in a pipe as wide as the text. Colours only on a terminal."""
+    """Print one line a row, as wide as the terminal; in a pipe as wide as the text. Colours only on a terminal.
+
+    A terminal that has no room for the columns that are never cut shows each row as a paragraph, a line a cell.
+    """
     from rich.cells import cell_len
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -58,8 +64,11 @@ def print_table(columns: Sequence[Column[R]], rows: Iterable[R], *, empty: str) 
         max(cell_len(title), *(text.cell_len for text in texts))
         for title, *texts in zip([column.title for column in columns], *cells, strict=True)
     ]
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     room = _width() - sum(width + GAP for column, width in zip(columns, widths, strict=True) if not column.flexible)
+    if sys.stdout.isatty() and room < (FLEXIBLE_MIN_CHARS if any(column.flexible for column in columns) else -GAP):
+        _print_paragraphs([column.title for column in columns], cells)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column, width in zip(columns, widths, strict=True):
         table.add_column(
             column.title,
@@ -70,15 +79,40 @@ def print_table(columns: Sequence[Column[R]], rows: Iterable[R], *, empty: str) 
         )
     for line in cells:
         table.add_row(*line)
-    # Wide enough for every column: a terminal that is narrower wraps the line, and no id is cut.
-    console = Console(width=UNBOUNDED, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    for printed in captured.get().splitlines():
-        typer.echo(printed.rstrip())
+    _print_styled(table)
     for column, width in zip(columns, widths, strict=True):
         if column.of is not None and width > max(room, FLEXIBLE_MIN_CHARS):
             _print_cut(column, kept, max(room, FLEXIBLE_MIN_CHARS))
+
+
+def _print_paragraphs(titles: Sequence[str], cells: "Iterable[Sequence[Text]]") -> None:
+    from rich.text import Text
+
+    margin = max(map(len, titles)) + GAP
+    room = max(_width() - margin, FLEXIBLE_MIN_CHARS)
+    for number, texts in enumerate(cells):
+        if number:
+            typer.echo()
+        for title, text in zip(titles, texts, strict=True):
+            for place, part in enumerate(
+                textwrap.wrap(text.plain, room, break_long_words=False, break_on_hyphens=False)
+            ):
+                head = Text(("" if place else title).ljust(margin), "bold")
+                _print_styled(head.append(part, text.style))
+
+
+def _print_styled(value: "RenderableType") -> None:
+    """Print something of rich's without ever wrapping it, in colours where the output has any."""
+    from rich.console import Console
+
+    # Wide enough for every column: a terminal that is narrower wraps the line, and no id is cut.
+    console = Console(width=UNBOUNDED, highlight=False)
+    with console.capture() as captured:
+        console.print(value)
+    for printed in captured.get().splitlines():
+        typer.echo(
+            printed.rstrip(), color=True
+        )  # what it holds of them is rich's decision: NO_COLOR, FORCE_COLOR, TERM
 
 
 def _print_cut(column: Column[R], rows: Iterable[R], width: int) -> None:

@@ -1,5 +1,6 @@
 """Waits for documents, with a bar that shows how many are done and failed, how fast it goes, and the stages."""
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -40,7 +41,7 @@ def wait_for_documents(connection: "psycopg.Connection[Any]", ids: Sequence[UUID
     console = Console(stderr=True)
     started = seen_worker = time.monotonic()
     turn = 0
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("", total=len(ids), failed=0, rate="0.0", stages="")
         waiting = list(ids)
         failed = 0

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from supervisor.commands.completion import choices
 from supervisor.commands.options import AppSpec, DatabaseUrl, EmbeddedFolder, one_of, refuse_two_databases
 from supervisor.logs import LEVELS, configure_logging
 from supervisor.serve import Options, serve
@@ -21,7 +22,10 @@ def worker(
     reload: Annotated[
         bool, typer.Option("--reload", help="For development: start anew when a .py of the working folder changes.")
     ] = False,
-    log_level: Annotated[str, typer.Option(metavar="LEVEL", help=f"One of {', '.join(LEVELS)}.")] = "info",
+    log_level: Annotated[
+        str,
+        typer.Option(metavar="LEVEL", help=f"One of {', '.join(LEVELS)}.", autocompletion=choices(*LEVELS)),
+    ] = "info",
 ) -> None:
     """Run jobs until told to stop by SIGTERM or Ctrl-C.
 

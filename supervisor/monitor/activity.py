@@ -71,6 +71,7 @@ class ActivityWriter:
 
 
 def _snapshot(series: KindSeries) -> Snapshot:
+    series.fold()
     succeeded, verdicts = series.succeeded, series.verdicts
     return (
         [succeeded if verdict is Verdict.SUCCEEDED else verdicts.get(verdict, 0) for verdict in VERDICTS],

@@ -1,6 +1,6 @@
 """What a worker counts as it works: on the loop only, without locks.
 
-A batch is timed and counted as one; of each end no more is done than two additions to a histogram and one to a counter.
+A batch is timed and counted as one; of a success no more is done than to keep its time.
 """
 
 import time
@@ -16,25 +16,34 @@ from supervisor.monitor.histogram import Histogram
 CALL_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)  # the bound of a call is 10 s
 LAG_BOUNDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
 MAX_KINDS = 500  # an app's own are known; those of lost workers' jobs may be anybody's
+FOLD = 500  # successes of a kind that are counted together
 OTHER = "(other)"  # the kinds beyond that, together
 
 
 class KindSeries:
     """Of one kind. What is sure to happen is told from the start: a rate needs the zero before the first.
 
-    `peaks` are of attempts with a child. Of these, `peak_mb` is the largest since somebody took it.
+    What has succeeded waits in `succeeded_in`, as seconds, to be counted together: `fold` before a look. `peaks` are of
+    attempts with a child. Of these, `peak_mb` is the largest since somebody took it.
     """
 
-    __slots__ = ("limit_mb", "peak_mb", "peaks", "runs", "succeeded", "verdicts", "waits")
+    __slots__ = ("limit_mb", "peak_mb", "peaks", "runs", "succeeded", "succeeded_in", "verdicts", "waits")
 
     def __init__(self) -> None:
         self.waits = Histogram(JOB_BOUNDS)
         self.runs = Histogram(JOB_BOUNDS)
         self.succeeded = 0  # apart from the others, because to look up an enum costs as much as all the rest
+        self.succeeded_in: list[float] = []
         self.verdicts = {Verdict.FAILED: 0}
         self.peaks: Histogram | None = None
         self.peak_mb: float | None = None
         self.limit_mb: int | None = None
+
+    def fold(self) -> None:
+        """Count what has succeeded since the last time."""
+        self.runs.observe_all(self.succeeded_in)
+        self.succeeded += len(self.succeeded_in)
+        self.succeeded_in.clear()
 
     def used_memory(self, peak_mb: float, limit_mb: int | None) -> None:
         if self.peaks is None:
@@ -76,10 +85,12 @@ class Meter:
     def ended(self, job: ClaimedJob, report: AttemptReport, seconds: float) -> None:
         """An attempt that was claimed so long ago has ended."""
         series, verdict = self.kinds[job.kind], report.outcome.verdict
-        series.runs.observe(seconds)
         if verdict is Verdict.SUCCEEDED:
-            series.succeeded += 1
+            series.succeeded_in.append(seconds)
+            if len(series.succeeded_in) >= FOLD:
+                series.fold()
         else:
+            series.runs.observe(seconds)
             series.verdicts[verdict] = series.verdicts.get(verdict, 0) + 1
         process = report.process
         if process.peak_memory_mb is not None:

@@ -9,6 +9,8 @@ from supervisor.monitor.meter import Meter
 def tell_meter(page: Page, meter: Meter) -> None:
     """All of it."""
     kinds = sorted(meter.kinds.items())
+    for _, series in kinds:
+        series.fold()
     verdicts = [
         ((kind, verdict), count)
         for kind, series in kinds

@@ -28,7 +28,8 @@ UPDATE background_jobs AS job
        generation = coalesce((SELECT k.generation FROM background_kinds AS k WHERE k.kind = job.kind), 0)
  WHERE job.id = %(id)s
 RETURNING job.id, job.claim, job.kind, job.pool, job.payload::text, job.attempt, job.max_attempts, job.timeout,
-          job.organization_id, job.concurrency_key, job.priority, date_part('epoch', job.run_after)
+          job.organization_id, job.concurrency_key, job.priority, date_part('epoch', job.run_after),
+          job.trace_context
 """
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -12,7 +12,7 @@ from tests.commands.conftest import Oomph
 
 # In the order in which a newcomer needs them.
 COMMANDS = [
-    "migrate", "worker", "doctor", "enqueue", "ingest", "search", "reindex",
+    "migrate", "worker", "doctor", "enqueue", "ingest", "search", "reindex", "top",
     "page", "documents list", "documents show", "documents delete", "jobs list", "jobs show", "jobs retry",
     "jobs cancel", "kinds list", "kinds pause", "kinds resume", "schedules list", "workers list", "audit list",
 ]  # fmt: skip

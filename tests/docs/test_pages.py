@@ -29,7 +29,12 @@ def desk() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("page", WITH_CODE)
+# Each takes seconds, for workers and commands that start.
+IN_EVERY_RUN = {"tutorial.md"}
+READ = [page if page in IN_EVERY_RUN else pytest.param(page, marks=pytest.mark.whole) for page in WITH_CODE]
+
+
+@pytest.mark.parametrize("page", READ)
 def test_what_a_page_says_can_be_typed(page: str, url: str, desk: Path, type_cache: Path) -> None:
     reader = Reader(desk, url, DOCS / page)
     try:

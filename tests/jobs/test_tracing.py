@@ -14,6 +14,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 
 from jobs.database import Database
 from jobs.enqueue import Job, enqueue, enqueue_many
+from jobs.migrate import migrations
 from jobs.store import JobStore
 from jobs.tracing import MAX_TRACE_CONTEXT_CHARS, context_of, current_trace, trace_ids
 from tests.jobs.callers import CALLERS, Held, settle
@@ -105,3 +106,17 @@ with psycopg.connect({url!r}) as connection:
 assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_the_column_comes_without_rewriting_the_table(url: str) -> None:
+    (adding,) = [migration.sql for migration in migrations() if migration.name.endswith("trace_context")]
+    column = next(command for command in adding.split(";") if "ADD COLUMN" in command)
+    with psycopg.connect(url) as db:
+        db.execute("INSERT INTO background_jobs (kind, pool) VALUES ('note', 'system')")
+        db.execute("ALTER TABLE background_jobs DROP COLUMN trace_context")
+        file = scalar(db, "SELECT pg_relation_filenode('background_jobs')")
+        db.execute(column)
+        assert scalar(db, "SELECT pg_relation_filenode('background_jobs')") == file
+        db.rollback()
+        named = "SELECT count(*) FROM pg_proc WHERE proname = 'background_enqueue'"
+        assert scalar(db, named) == 1, "two of them, and a call by name fits both"

@@ -169,12 +169,17 @@ def test_kinds_schedules_workers_the_audit_and_notices_are_listed(browser: Brows
         "INSERT INTO background_schedules (name, app, kind, every, misfire, overlap, grace, next_occurrence) VALUES "
         "('nightly', 'app', 'greet', '1 day', 'latest', 'skip', '1 hour', now() + interval '2 hours 1 minute')"
     )
+    db.execute(
+        "INSERT INTO background_schedules (name, app, kind, cron, timezone, misfire, overlap, grace, next_occurrence) "
+        "VALUES ('local', 'app', 'greet', '30 2 * * *', 'Europe/Berlin', 'latest', 'skip', '1 hour', now())"
+    )
     db.execute("INSERT INTO background_audit (actor, action, target, reason) VALUES ('ada', 'retry', 'job 7', 'asked')")
     db.execute("INSERT INTO background_notices (severity, subject, body) VALUES ('warning', 'it burns', 'at the back')")
     add_worker(db)
     assert "important" in browser.get("/kinds").text
     schedules = browser.get("/schedules").text
     assert "nightly" in schedules
+    assert "30 2 * * * Europe/Berlin" in schedules
     assert "in 2 h" in schedules
     assert "never" in schedules
     assert "4711" in browser.get("/workers").text

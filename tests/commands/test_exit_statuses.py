@@ -1,0 +1,40 @@
+"""Every exit status that is documented occurs, and the README and the help name the same ones."""
+
+import re
+from pathlib import Path
+
+from supervisor.leases import EXIT_BLOCKED
+from tests.commands.conftest import Connection, Oomph
+from tests.commands.terminal import terminal
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def documented() -> set[int]:
+    table = README.partition("<!-- exit statuses -->")[2].partition("<!-- end of exit statuses -->")[0]
+    return {int(number) for number in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
+
+
+def test_the_help_and_the_readme_name_the_same(anywhere: Oomph) -> None:
+    told = anywhere("--help").out.partition("Exit status:")[2]
+    assert {int(number) for number in re.findall(r"\b\d+\b", told)} == documented() == {0, 1, 2, 75, 130}
+
+
+def test_done_refused_and_misused(oomph: Oomph, anywhere: Oomph) -> None:
+    assert oomph("jobs", "list").status == 0
+    oomph("jobs", "show", "1").refused()
+    anywhere("jobs", "list").refused()
+    oomph("jobs", "list", "--status", "lost").misused()
+    oomph("no-such-command").misused()
+
+
+def test_ctrl_c(url: str, db: Connection) -> None:
+    with terminal("top", DATABASE_URL=url) as top:
+        top.wait_frame("^q ends")
+        top.press("\x03")
+        assert top.end() == 130
+
+
+def test_try_again() -> None:
+    """It occurs in tests/worker/test_leases.py: a loop that is blocked when the lease is lost ends the process."""
+    assert EXIT_BLOCKED == 75
