@@ -7,7 +7,7 @@ from supervisor.commands.application import cli
 from tests.commands.conftest import Connection, Oomph
 
 BY = ("--actor", "ada", "--json")
-WITHOUT = {"worker"}  # it prints a log, whose JSON is a setting
+WITHOUT = {"page", "worker"}  # it prints a log, whose JSON is a setting
 
 
 def commands() -> dict[str, Any]:
