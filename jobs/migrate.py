@@ -186,7 +186,7 @@ def _apply_at_once(execute: Callable[[LiteralString], Iterable[Any]]) -> list[st
     for migration in missing:
         for step in migration.steps:
             if step.how is How.BATCHES and present:
-                raise SchemaError(f"migration {migration.name} changes rows again and again: run `oomph migrate` for it")
+                raise SchemaError(f"migration {migration.name} goes in batches: run `oomph migrate`")
             execute(step.at_once)
         execute(_recording(migration))
     return [migration.name for migration in missing]
