@@ -11,12 +11,13 @@ version = release
 extensions = ["myst_parser"]
 myst_enable_extensions = ["attrs_block"]
 myst_heading_anchors = 3
-suppress_warnings: list[str] = []
 
 html_theme = "furo"
 html_title = f"Oomph {release}"
 html_show_sphinx = False
+html_show_copyright = False
 html_copy_source = False
 html_use_index = False
 html_extra_path = ["grafana-dashboard.json"]
 pygments_style = "friendly"
+pygments_dark_style = "native"

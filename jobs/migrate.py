@@ -185,7 +185,8 @@ def _apply_at_once(execute: Callable[[LiteralString], Iterable[Any]]) -> list[st
     missing = [migration for migration in migrations() if migration.version not in present]
     for migration in missing:
         for step in migration.steps:
-            assert step.how is not How.BATCHES or not present, "only `oomph migrate` does it again and again"
+            if step.how is How.BATCHES and present:
+                raise SchemaError(f"migration {migration.name} goes in batches: run `oomph migrate`")
             execute(step.at_once)
         execute(_recording(migration))
     return [migration.name for migration in missing]

@@ -27,7 +27,8 @@ class Next(StrEnum):
 class Standing:
     """Of one job. `holder_id` runs with its concurrency key; `before_ids` come before it with that key, next first.
 
-    `ahead` due jobs of its kind are taken before it. Both end at `MAX_BEFORE`.
+    `ahead` due jobs of its kind are taken before it; for one that names an organisation, of those with the same: with
+    others it takes turns. Both end at `MAX_BEFORE`.
     """
 
     next: Next

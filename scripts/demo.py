@@ -229,7 +229,7 @@ def _environment(url: str, folder: Path) -> dict[str, str]:
 
 
 def _own_documentation() -> list[Path]:
-    return [path for path in (ROOT / "CHANGELOG.md", ROOT / "docs") if path.exists()]
+    return [ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def _make_samples(folder: Path) -> Path:

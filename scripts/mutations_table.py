@@ -41,13 +41,17 @@ LEFTOVERS = "tests/pools/test_ingest_leftovers.py::"
 REACH = "tests/pools/test_reach.py::"
 SWEEP = "tests/pools/test_sweep.py::"
 MANAGER = "tests/worker/test_service_manager.py::"
+RETENTION = "tests/jobs/test_retention.py::"
+TURNS = "tests/jobs/test_turns.py::"
+UPGRADE = "tests/jobs/test_upgrade.py::"
 
 OLDER = f"{CLAIMS}test_what_an_older_claim_writes_changes_nothing"
 ENDED = f"{CLAIMS}test_a_finished_job_stays_as_it_is"
 COMPLETE = "jobs/sql/complete.sql"
 PROGRESS = "jobs/sql/progress.sql"
 FINISH = "jobs/sql/finish.sql"
-CLAIM = "jobs/migrations/0003_hot_path.sql"  # with the completion of many
+CLAIM = "jobs/migrations/0011_fairness.sql"
+COMPLETION = "jobs/migrations/0003_hot_path.sql"  # of many
 PROBE = "jobs/sql/claim_probe.sql"
 ADVANCE = "jobs/sql/advance_document.sql"
 DOCUMENTS = "jobs/migrations/0004_document_pipeline.sql"
@@ -55,7 +59,7 @@ RESCUE = "jobs/sql/lost_jobs.sql"
 ACTIONS = "jobs/migrations/0008_operator_view.sql"  # an operator's, of one job or of many
 SCHEMA = "jobs/migrations/0001_initial.sql"
 
-LEVEL = "AND job.priority = level.priority"
+SIDE = "= side.is_nobodys"
 # How the two updates of the claim begin: without concurrency keys, and with them.
 PLAIN = "\n               SET status = 'running', pool = of_pool, "
 KEYED = "\n           SET status = 'running', pool = of_pool, "
@@ -85,21 +89,21 @@ MUTATIONS = (
     ),
     Mutation(
         "many successes: the claim number",
-        CLAIM,
+        COMPLETION,
         " AND job.claim = given.claim",
         "",
         (f"{CLAIMS}test_a_batch_tells_an_older_claim_of_a_job_from_the_newest",),
     ),
     Mutation(
         "many successes: the status",
-        CLAIM,
+        COMPLETION,
         " AND job.status = running",
         "",
         (f"{ENDED}[dead-success]",),
     ),
     Mutation(
         "many successes: a kind with a streak or a probe",
-        CLAIM,
+        COMPLETION,
         "AND job.kind::text <> ALL (troubled)",
         "",
         (f"{PAUSE}test_a_success_in_a_batch_ends_the_streak",),
@@ -305,8 +309,8 @@ MUTATIONS = (
     Mutation(
         "the claim: the status",
         CLAIM,
-        f"{LEVEL} AND job.status = 'queued'\n                      AND NOT job.blocked AND job.run",
-        f"{LEVEL}\n                      AND NOT job.blocked AND job.run",
+        f"{SIDE} AND job.status = 'queued'\n                      AND NOT job.blocked AND job.run",
+        f"{SIDE}\n                      AND NOT job.blocked AND job.run",
         (f"{CLAIMS}test_a_claim_takes_only_what_is_due_and_of_its_kinds",),
     ),
     Mutation(
@@ -501,6 +505,27 @@ MUTATIONS = (
         (f"{PAUSE}test_outcomes_from_before_the_resume_do_not_count",),
     ),
     # Schedules.
+    Mutation(
+        "cron: a time that the clock shows twice fires once where it is fixed",
+        "jobs/cron.py",
+        "            if self._recurs or fold == 0\n        )\n        return min(firsts)",
+        "        )\n        return min(firsts)",
+        ("tests/jobs/test_cron.py::test_the_written_rule",),
+    ),
+    Mutation(
+        "cron: a changed expression waits for its own next point",
+        "jobs/sql/sync_schedule.sql",
+        "THEN s.next_occurrence ELSE excluded.next_occurrence END",
+        "THEN s.next_occurrence ELSE s.next_occurrence END",
+        (f"{SCHEDULER}test_a_changed_expression_or_zone_is_a_new_revision_on_its_own_points",),
+    ),
+    Mutation(
+        "cron: what this host cannot read of a schedule is left to others",
+        "jobs/scheduler.py",
+        "            self._ticked.discard(name)\n",
+        "",
+        (f"{SCHEDULER}test_what_this_worker_cannot_read_of_a_later_declaration_is_left_to_others",),
+    ),
     Mutation(
         "an occurrence: its uniqueness",
         SCHEMA,
@@ -824,5 +849,54 @@ MUTATIONS = (
         'environment.pop("NOTIFY_SOCKET", "")',
         'environment.get("NOTIFY_SOCKET", "")',
         (f"{MANAGER}test_a_manager_hears_of_the_start_of_work_and_of_the_end[path]",),
+    ),
+    Mutation(
+        "turns: each claim goes on where the last one stopped",
+        CLAIM,
+        "lines.stop AS organization_id, false AS is_round",
+        "NULL::text AS organization_id, false AS is_round",
+        (f"{TURNS}test_thousands_of_organisations_all_get_their_turn",),
+    ),
+    Mutation(
+        "turns: who was served last comes last",
+        CLAIM,
+        "c.turn, c.served_at NULLS FIRST, c.kind LIMIT slots",
+        "c.turn, c.kind DESC LIMIT slots",
+        (f"{TURNS}test_a_flood_in_one_kind_does_not_hold_up_another_kind",),
+    ),
+    Mutation(
+        "a bound of organisations: the lock of the line",
+        CLAIM,
+        "IF NOT pg_try_advisory_xact_lock(hashtext('oomph line ' || of_kind), hashtext(of_organization)) THEN",
+        "IF false THEN",
+        (f"{TURNS}test_a_line_that_somebody_else_decides_about_is_asked_for_again",),
+    ),
+    Mutation(
+        "a bound of organisations: over all priorities",
+        CLAIM,
+        "WHERE found.of_room <= found.room",
+        "WHERE true",
+        (f"{TURNS}test_a_bound_is_one_over_all_priorities",),
+    ),
+    Mutation(
+        "retention: the newest occurrence of a schedule stays",
+        "jobs/sql/remove_jobs.sql",
+        "judged.occurrence < (SELECT max",
+        "judged.occurrence <= (SELECT max",
+        (f"{RETENTION}test_the_newest_occurrence_of_a_schedule_stays_as_long_as_the_schedule",),
+    ),
+    Mutation(
+        "retention: what somebody holds is passed over",
+        "jobs/sql/remove_jobs.sql",
+        "FOR UPDATE OF job SKIP LOCKED",
+        "FOR UPDATE OF job",
+        (f"{RETENTION}test_what_somebody_holds_is_left_to_the_next_lap_and_nobody_waits",),
+    ),
+    Mutation(
+        "a migration: an invalid index is built again",
+        "jobs/migrate.py",
+        "if row is not None and row[0]:\n        return",
+        "if row is not None:\n        return",
+        (f"{UPGRADE}test_a_run_that_died_while_it_built_an_index_is_made_good_by_the_next",),
     ),
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 DEFAULT_FOLDER = "oomph-objects"
-# What the library also takes for a bucket stands after what the README names.
+# What the library also takes for a bucket stands after what the documentation names.
 SCHEMES = ("file", "s3", "gs", "az", "s3a", "azure", "adl", "abfs", "abfss", "https")
 
 

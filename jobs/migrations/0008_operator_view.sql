@@ -353,7 +353,7 @@ END $$;
 
 -- Where one job stands: what keeps it from running, and what comes before it. Bounded: `before_ids` are the first of those
 -- that wait for the same concurrency key and come before it, `ahead` counts the due jobs of its kind that a claim takes
--- first, both `at_most`.
+-- first, of its own line where it is in one (migration 0011), both `at_most`.
 CREATE FUNCTION background_job_standing(
     of_id bigint, at_most integer, OUT status text, OUT is_blocked boolean, OUT is_later boolean, OUT is_paused boolean,
     OUT live_workers bigint, OUT holder_id bigint, OUT before_ids bigint[], OUT ahead bigint
@@ -382,6 +382,9 @@ BEGIN
          CROSS JOIN LATERAL (
                SELECT job.id, job.run_after FROM background_jobs AS job
                 WHERE job.kind = given.kind AND job.priority = level.priority AND job.status = 'queued' AND NOT job.blocked
+                  AND (job.organization_id IS NULL) = (given.organization_id IS NULL)
+                  AND (given.organization_id IS NULL
+                       OR job.organization_id IS NOT NULL AND job.organization_id COLLATE "C" = given.organization_id)
                   AND job.run_after <= statement_timestamp()
                   AND (level.priority < given.priority OR (job.run_after, job.id) < (given.run_after, given.id))
                 ORDER BY job.run_after, job.id LIMIT at_most) AS due

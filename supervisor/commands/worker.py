@@ -29,7 +29,7 @@ def worker(
 ) -> None:
     """Run jobs until told to stop by SIGTERM or Ctrl-C.
 
-    All other settings are environment variables named WORKER_*; the README lists them.
+    All other settings are environment variables named WORKER_*; docs/reference/settings.md lists them.
     """
     one_of("--log-level", log_level, LEVELS)
     refuse_two_databases(database, embedded)

@@ -9,7 +9,7 @@ from jobs.documents.app import CHECKED
 from jobs.documents.settings import PREFIXES, VARIABLES
 from tests.documents.conftest import Library
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "documents.md").read_text()
 
 
 def start(url: str, folder: Path, **settings: str) -> "subprocess.CompletedProcess[str]":
@@ -67,4 +67,4 @@ def test_what_is_nearly_a_setting_is_named_and_what_is_another_programs_is_not(
 
 
 def test_the_readme_names_every_variable() -> None:
-    assert [name for name in VARIABLES if f"`{name}`" not in README] == []
+    assert [name for name in VARIABLES if f"`{name}`" not in PAGE] == []

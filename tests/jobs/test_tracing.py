@@ -109,7 +109,9 @@ assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 
 
 def test_the_column_comes_without_rewriting_the_table(url: str) -> None:
-    (adding,) = [migration.sql for migration in migrations() if migration.name.endswith("trace_context")]
+    (adding,) = (
+        step.sql for migration in migrations() if migration.name.endswith("trace_context") for step in migration.steps
+    )
     column = next(command for command in adding.split(";") if "ADD COLUMN" in command)
     with psycopg.connect(url) as db:
         db.execute("INSERT INTO background_jobs (kind, pool) VALUES ('note', 'system')")

@@ -15,7 +15,7 @@ from tests.notices.conftest import APP, add_notice, logs_of, stop_all, wait_sent
 from tests.notices.post_office import Hook
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
-README = (Path(__file__).parents[2] / "README.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "notices.md").read_text()
 
 
 def settings(hook: Hook) -> dict[str, str]:
@@ -28,8 +28,8 @@ def settings(hook: Hook) -> dict[str, str]:
 
 
 def recipe() -> Callable[..., Any]:
-    """`verified` as the README has it."""
-    found = re.search(r"```python\n# hook\.py\n(.*?)```", README, re.DOTALL)
+    """`verified` as the documentation has it."""
+    found = re.search(r"```python\n# hook\.py\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
     module: dict[str, Any] = {}
     exec(found[1], module)

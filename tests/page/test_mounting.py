@@ -86,7 +86,7 @@ def test_behind_a_proxy_that_speaks_tls_the_cookie_is_secure(url: str) -> None:
 
 
 def test_the_readme_mounts_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = re.search(r"```python\n# web.py\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    found = re.search(r"```python\n# web.py\n(.*?)```", (ROOT / "docs" / "how-to" / "page.md").read_text(), re.DOTALL)
     assert found is not None
     monkeypatch.setenv("DATABASE_URL", url)
     monkeypatch.setenv("SESSION_KEY", "of the tests")

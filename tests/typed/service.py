@@ -20,6 +20,7 @@ from jobs import (
     PermanentError,
     Pool,
     Priority,
+    Retention,
     Schedule,
     Snooze,
     Task,
@@ -52,6 +53,8 @@ RESIZE = Task(
     priority=Priority.BULK,
     memory_mb=512,
     permanent_errors=(FileNotFoundError,),
+    max_per_organization=2,
+    retention=Retention(dead=timedelta(days=90)),
 )
 SWEEP = Task(kind="sweep", payload_type=Tick, pool=Pool.SYSTEM, important=True)
 assert_type(RESIZE, Task[Resize])
