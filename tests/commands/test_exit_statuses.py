@@ -47,7 +47,12 @@ def test_a_full_disk_below_the_output_is_told(url: str) -> None:
     command = [sys.executable, "-c", "from supervisor.commands import main; main()", "jobs", "list", "--json"]
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env={**os.environ, "DATABASE_URL": url}
+            command,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "DATABASE_URL": url},
         )
     assert result.returncode == 1
     assert result.stderr.startswith("Error: no space is left")
