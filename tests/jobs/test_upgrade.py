@@ -201,6 +201,34 @@ async def test_an_index_waits_for_a_transaction_from_before_it_and_holds_up_nobo
     assert ends == [LATER]
 
 
+async def test_the_limits_that_an_application_has_for_its_statements_do_not_end_a_migration(
+    first: str, db: Connection
+) -> None:
+    for setting in ("statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout"):
+        if scalar(db, "SELECT count(*) FROM pg_settings WHERE name = %s", setting):  # not all know all
+            name = sql.Identifier(scalar(db, "SELECT current_database()"))
+            db.execute(sql.SQL("ALTER DATABASE {} SET {} = '300ms'").format(name, sql.Identifier(setting)))
+    with psycopg.connect(first) as other:
+        other.execute("SELECT set_config(name, '0', false) FROM pg_settings WHERE name LIKE '%transaction%timeout'")
+        other.commit()
+        keep_snapshot(other)
+        thread, ends = in_thread(lambda: migrate(first))
+        await until(
+            lambda: (
+                ends
+                or scalar(
+                    db,
+                    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'oomph migrate'"
+                    " AND datname = current_database() AND query LIKE '%%CREATE INDEX CONCURRENTLY%%'"
+                    " AND clock_timestamp() - query_start > interval '1 second')",
+                )
+            )
+        )
+        other.commit()
+        await asyncio.to_thread(thread.join, 20)
+    assert ends == [LATER]
+
+
 async def test_a_migration_that_cannot_have_its_lock_lets_the_others_pass_and_tries_again(
     first: str, db: Connection
 ) -> None:
