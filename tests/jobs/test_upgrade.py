@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -340,3 +341,19 @@ def test_no_migration_holds_up_writers_for_a_second_on_a_million_rows(first: str
     assert ends == [len(waits)], ends  # each found its own job
     assert max(waits) < 1, f"{max(waits):.2f} s in {len(waits)} rounds, while it migrated for {took:.1f} s"
     assert len(waits) > 10
+
+
+def test_the_release_before_can_declare_a_step_where_this_one_had_an_expression(first: str, db: Connection) -> None:
+    """As after a roll-back, or where a worker of before is started again in the middle of a deploy."""
+    migrate(first)
+    db.execute(
+        "INSERT INTO background_schedules (name, app, kind, cron, timezone, misfire, overlap, grace, next_occurrence)"
+        " VALUES ('digest', 'app', 'note', '0 7 * * *', 'UTC', 'latest', 'skip', '1 hour', now())"
+    )
+    db.execute(
+        "INSERT INTO background_schedules AS s (name, app, kind, every, misfire, overlap, grace, next_occurrence)"
+        " VALUES ('digest', 'app', 'note', '1 day', 'latest', 'skip', '1 hour', now())"
+        " ON CONFLICT (name) DO UPDATE SET every = excluded.every, revision = s.revision + 1"
+    )
+    row = db.execute("SELECT every, cron, timezone FROM background_schedules").fetchone()
+    assert row == (timedelta(days=1), None, None)
