@@ -45,7 +45,9 @@ END $$;
 --
 -- Lines are walked in the order of their names, like a ring, from where the worker's last claim stopped, until enough of
 -- them have a job that is due. The ring may be long, and all but one wait for tomorrow: of a thousand lines the walk stops,
--- and the next claim goes on there; what it cannot fill goes to the oldest. Several kinds, and the jobs of nobody, share the
+-- and the next claim goes on there; what it cannot fill goes to the oldest. Where a bound counts, those are the lines of the
+-- thousand oldest jobs that are due, as far as they have room: of more than a thousand of lines that have none, and as
+-- many that wait for tomorrow, each claim passes a thousand. Several kinds, and the jobs of nobody, share the
 -- slots of a priority alike; where one is left over, who was `served` last comes last.
 CREATE FUNCTION background_take_turns(
     slots integer, places tid[], generations integer[], served text[], line_kinds text[], line_priorities smallint[],
@@ -54,7 +56,8 @@ CREATE FUNCTION background_take_turns(
     OUT stop_kinds text[], OUT stop_priorities smallint[], OUT stops text[]
 ) LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    longest constant integer := 1000; -- lines: some milliseconds
+    longest    constant integer := 1000; -- lines: some milliseconds
+    is_nobodys boolean := false; -- not as a constant, for which the planner would not see the index
 BEGIN
     WITH RECURSIVE oldest AS MATERIALIZED (
         SELECT given.place, given.generation, given.nth, job.kind::text AS kind, job.priority::smallint AS priority,
@@ -95,14 +98,43 @@ BEGIN
                                   AND busy.status = 'running' AND busy.limited) < walk.most) AS is_due) AS judged
          WHERE walk.due < slots AND walk.nth < longest
            AND (NOT next.is_round OR walk.stop IS NULL OR next.organization_id COLLATE "C" <= walk.stop)
-    ), asked AS MATERIALIZED (
-        SELECT walk.kind, walk.priority, walk.organization_id, walk.nth,
-               ceil(slots::numeric / count(*) OVER (PARTITION BY walk.kind, walk.priority))::integer AS share,
-               CASE WHEN walk.most IS NULL THEN slots
-                    ELSE background_hold_line(walk.kind, walk.organization_id, walk.most) END AS room
+    ), head AS MATERIALIZED (
+        SELECT lines.kind, lines.priority, lines.most, job.organization_id, min(job.nth) AS nth
+          FROM lines
+         CROSS JOIN LATERAL (
+               SELECT due.organization_id, row_number() OVER () AS nth
+                 FROM (SELECT each.organization_id FROM background_jobs AS each
+                        WHERE each.kind = lines.kind AND each.priority = lines.priority
+                          AND (each.organization_id IS NULL) = is_nobodys AND each.status = 'queued' AND NOT each.blocked
+                          AND each.run_after <= statement_timestamp()
+                        ORDER BY each.run_after, each.id LIMIT longest) AS due) AS job
+         WHERE lines.most IS NOT NULL
+           AND EXISTS (SELECT FROM walk AS w
+                        WHERE w.kind = lines.kind AND w.priority = lines.priority AND w.nth = longest AND w.due < slots)
+         GROUP BY lines.kind, lines.priority, lines.most, job.organization_id
+    ), line AS MATERIALIZED (
+        SELECT walk.kind, walk.priority, walk.organization_id, walk.nth, walk.most, false AS is_head
           FROM walk WHERE walk.is_due
+        UNION ALL
+        (SELECT head.kind, head.priority, head.organization_id, head.nth, head.most, true
+           FROM head
+          WHERE NOT EXISTS (SELECT FROM walk AS w
+                             WHERE w.is_due AND w.kind = head.kind AND w.priority = head.priority
+                               AND w.organization_id COLLATE "C" = head.organization_id)
+            AND (SELECT count(*) FROM background_jobs AS busy
+                  WHERE busy.kind = head.kind AND busy.organization_id COLLATE "C" = head.organization_id
+                    AND busy.status = 'running' AND busy.limited) < head.most
+          ORDER BY head.priority, head.nth LIMIT slots)
+    ), asked AS MATERIALIZED (
+        SELECT line.kind, line.priority, line.organization_id, line.nth, line.is_head,
+               ceil(slots::numeric / count(*) OVER (PARTITION BY line.kind, line.priority, line.is_head))::integer
+                   AS share,
+               CASE WHEN line.most IS NULL THEN slots
+                    ELSE background_hold_line(line.kind, line.organization_id, line.most) END AS room
+          FROM line
     ), found AS MATERIALIZED (
-        SELECT asked.kind, asked.priority, asked.organization_id, asked.nth, asked.room, due.place, due.has_key,
+        SELECT asked.kind, asked.priority, asked.organization_id, asked.nth, asked.room, asked.is_head, due.place,
+               due.has_key,
                row_number() OVER (PARTITION BY asked.kind, asked.priority, asked.organization_id
                                   ORDER BY due.run_after, due.id) AS round,
                row_number() OVER (PARTITION BY asked.kind, asked.organization_id
@@ -119,8 +151,10 @@ BEGIN
                   FOR UPDATE SKIP LOCKED) AS due
     ), candidate AS MATERIALIZED (
         SELECT found.place, found.has_key, found.kind, found.priority, found.organization_id, lines.generation,
-               lines.most IS NOT NULL AS limited, false AS is_filling, array_position(served, found.kind) AS served_at,
-               row_number() OVER (PARTITION BY found.kind, found.priority ORDER BY found.round, found.nth) AS turn
+               lines.most IS NOT NULL AS limited, found.is_head AS is_filling,
+               array_position(served, found.kind) AS served_at,
+               row_number() OVER (PARTITION BY found.kind, found.priority, found.is_head
+                                  ORDER BY found.round, found.nth) AS turn
           FROM found JOIN lines ON lines.kind = found.kind AND lines.priority = found.priority
          WHERE found.of_room <= found.room
         UNION ALL
@@ -140,9 +174,11 @@ BEGIN
         SELECT lines.kind, lines.priority,
                coalesce((SELECT c.organization_id FROM chosen AS c
                           WHERE c.kind = lines.kind AND c.priority = lines.priority AND c.organization_id IS NOT NULL
+                            AND NOT c.is_filling
                           ORDER BY c.turn DESC LIMIT 1),
                         CASE WHEN NOT EXISTS (SELECT FROM asked AS a
-                                               WHERE a.kind = lines.kind AND a.priority = lines.priority)
+                                               WHERE a.kind = lines.kind AND a.priority = lines.priority
+                                                 AND NOT a.is_head)
                              THEN (SELECT w.organization_id FROM walk AS w
                                     WHERE w.kind = lines.kind AND w.priority = lines.priority
                                     ORDER BY w.nth DESC LIMIT 1) END,

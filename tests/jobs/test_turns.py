@@ -341,3 +341,19 @@ async def test_the_probe_of_a_paused_kind_keeps_to_the_bound_and_counts_for_it(d
     assert await claimer.claim(10) == []
     await store.finish(second.fence, SUCCESS)
     assert len(await claimer.claim(10)) == 1
+
+
+@pytest.mark.parametrize("flooded", [False, True])
+async def test_a_due_job_is_found_at_once_among_many_lines_that_wait_for_tomorrow(
+    db: Connection, store: JobStore, flooded: bool
+) -> None:
+    claimer = Claimer(await hire(store, tasks=[TWO]))
+    db.execute(
+        "INSERT INTO background_jobs (kind, pool, organization_id, run_after)"
+        " SELECT 'two', 'system', 'org ' || n, now() + interval '1 day' FROM generate_series(1, 5000) AS n"
+    )
+    late = add(db, 2, kind="two", organization_id="z")
+    if flooded:  # by somebody who has as many running as may
+        add(db, 100, kind="two", organization_id="a")
+        assert whose(await claimer.claim(2)) == {"a": 2}
+    assert [job.id for job in await claimer.claim(10)] == late
