@@ -33,6 +33,11 @@ CREATE TABLE IF NOT EXISTS background_migrations
 ALTER TABLE background_migrations ADD COLUMN IF NOT EXISTS needs integer NOT NULL DEFAULT 0;
 """
 
+# What a database or role may set for the statements of an application; an index over many jobs takes longer. Not all
+# releases of PostgreSQL know all of them.
+_TIME_LIMITS = ("statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout")
+_RESET = "SELECT set_config(name, reset_val, false) FROM pg_settings WHERE name = %s"
+
 _CREATE_TABLE = re.compile(r"^CREATE TABLE (\w+)", re.MULTILINE)
 
 
@@ -54,6 +59,7 @@ def migrate(url: str) -> list[str]:
         present = _present(connection)
         if not present:
             with connection.transaction():
+                _take_all_time(connection, local=True)
                 return _apply_at_once(connection.execute)
         check_version(max(present), _needs(connection), may_be_older=True)
         missing = [migration for migration in migrations() if migration.version not in present]
@@ -97,7 +103,7 @@ def script(since: int = 0) -> str:
         for migration in migrations():
             parts += [step.at_once for step in migration.steps] + [_recording(migration)]
         return "\n".join(["BEGIN;", *parts, "COMMIT;"])
-    parts = [TABLE.strip(), f"SET lock_timeout = '{LOCK_TIMEOUT_MS}ms';"]
+    parts = [TABLE.strip(), "SET statement_timeout = 0;", f"SET lock_timeout = '{LOCK_TIMEOUT_MS}ms';"]
     for migration in migrations():
         if migration.version > since:
             for step in migration.steps:
@@ -148,7 +154,7 @@ def _turn(guard: psycopg.Connection[Any]) -> Iterator[None]:
     until = time.monotonic() + TURN_SECONDS
     while True:
         with guard.transaction():
-            guard.execute("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
+            _take_all_time(guard, local=True)
             # Without parameters: they would leave a portal open, and that its snapshot.
             row = guard.execute(f"SELECT pg_try_advisory_xact_lock({ADVISORY_LOCK})").fetchone()
             if row is not None and row[0]:
@@ -208,6 +214,12 @@ def _apply(connection: psycopg.Connection[Any], migration: Migration) -> None:
         _record(connection, migration)
 
 
+def _take_all_time(connection: psycopg.Connection[Any], *, local: bool) -> None:
+    """No limit on statements and transactions, until the transaction ends if `local`. Leaves no portal open."""
+    names = ", ".join(f"'{name}'" for name in _TIME_LIMITS)
+    connection.execute(f"SELECT set_config(name, '0', {local}) FROM pg_settings WHERE name IN ({names})")  # noqa: S608
+
+
 def _run(connection: psycopg.Connection[Any], step: Step) -> None:
     match step.how:
         case How.TRANSACTION:
@@ -225,14 +237,17 @@ def _build(connection: psycopg.Connection[Any], step: Step) -> None:
     ).fetchone()
     if row is not None and row[0]:
         return
-    connection.execute("SELECT set_config('lock_timeout', %s, false)", [f"{CONCURRENT_TIMEOUT_MS}ms"])
     try:
+        _take_all_time(connection, local=False)
+        connection.execute("SELECT set_config('lock_timeout', %s, false)", [f"{CONCURRENT_TIMEOUT_MS}ms"])
         if row is not None:  # of a run that died
             connection.execute(f"DROP INDEX CONCURRENTLY {step.index}")
         connection.execute(step.sql)
     finally:
         if connection.info.transaction_status is TransactionStatus.IDLE:
-            connection.execute("RESET lock_timeout")
+            for setting in ("lock_timeout", *_TIME_LIMITS):
+                # Not RESET, which refuses a name that an older PostgreSQL does not know.
+                connection.execute(_RESET, [setting])
 
 
 def _patiently(connection: psycopg.Connection[Any], run: Callable[[], Result]) -> Result:
@@ -240,6 +255,7 @@ def _patiently(connection: psycopg.Connection[Any], run: Callable[[], Result]) -
     for left in reversed(range(LOCK_TRIES)):
         try:
             with connection.transaction():
+                _take_all_time(connection, local=True)
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", [f"{LOCK_TIMEOUT_MS}ms"])
                 return run()
         except (errors.LockNotAvailable, errors.DeadlockDetected):

@@ -29,6 +29,7 @@ HOLD = timedelta(seconds=3 * LAP_SECONDS)  # after a step; the walk of a worker 
 MAX_ROWS = 2_000  # a step: some tens of milliseconds
 MIN_ROWS = 50
 MAX_SPAN = 1 << 24  # ids a step: few rows, far apart, are found fast, and index entries of removed ones not in masses
+MAX_ID = (1 << 63) - 1
 STEP_SECONDS = 0.1  # what a step is made to fit in
 STEP_TIMEOUT_MS = 2_000  # of one that did not: it is undone, and tried again with fewer rows
 REST = 4  # times what a step took, until the next: the walk keeps one connection busy for a fifth of the time
@@ -83,13 +84,14 @@ class RetentionWalk:
             if not held:
                 return None
             position, lowest, start, is_whole_due = held[0]
+            span = min(self._span, MAX_ID - position)
             await session.fetch("by_index", milliseconds=STEP_TIMEOUT_MS)
             try:
                 async with session.savepoint():
                     found = await session.fetch(
                         "remove_jobs",
                         after=position,
-                        span=self._span,
+                        span=span,
                         limit=self._rows,
                         succeeded=self._retention.succeeded,
                         dead=self._retention.dead,
@@ -98,7 +100,7 @@ class RetentionWalk:
             except errors.QueryCanceled:
                 return Step(0, 0, ended=False)  # `_fit` asks for less
             seen, removed, last, kept, are_young, newest = found[0]
-            to = last if seen == self._rows else position + self._span
+            to = last if seen == self._rows else position + span
             await session.fetch("trim_attempts", after=position, to=to, keep=KEPT_ATTEMPTS, limit=MAX_ROWS)
             lowest = kept if lowest is None else lowest
             ended = newest is None or to >= newest or are_young
@@ -123,10 +125,13 @@ class RetentionWalk:
                 await session.fetch(records, keep=self._records, limit=RECORDS)
 
     def _fit(self, step: Step, took: float) -> None:
+        if step.seen:
+            self._span = min(self._span, MAX_SPAN)
         if took > STEP_SECONDS:
             self._rows = max(MIN_ROWS, self._rows // 2)
             self._span = max(MIN_ROWS, self._span // 2)
         elif took < STEP_SECONDS / 2:
             self._rows = min(MAX_ROWS, self._rows * 2)
             if step.seen < self._rows // 2:
-                self._span = min(MAX_SPAN, self._span * 2)
+                # Where no row is at all, the sequence may have been set far ahead: such a gap is crossed in leaps.
+                self._span = min(MAX_SPAN if step.seen else MAX_ID, self._span * 2)

@@ -93,6 +93,18 @@ class Attempts:
         """Claims of the present lease, as far as they are known: a refund of an earlier one may be held for long."""
         return len(self._running) + self._outcomes.trusted
 
+    def new_among(self, jobs: Sequence[ClaimedJob]) -> Sequence[ClaimedJob]:
+        """Those of these claims that are not known yet.
+
+        A server that was behind as it took over has lost the newest claims, and gives their numbers again. What runs
+        here under such a number is that attempt: it goes on, and its outcome counts.
+        """
+        known = [job for job in jobs if job.fence in self._running or self._outcomes.has(job.fence)]
+        for job in known:
+            told = "job %s: the database has lost its claim and gave it again; it runs here already"
+            log.warning(told, job.id, extra=about(job))
+        return [job for job in jobs if job not in known] if known else jobs
+
     def start(
         self, pool: Pool, jobs: Sequence[ClaimedJob], trusted: Callable[[], bool], *, more_follow: bool = False
     ) -> None:

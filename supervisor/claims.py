@@ -269,6 +269,7 @@ class Claims:
         return taken, claim.parked > 0
 
     def _start(self, pool: Pool, jobs: Sequence[ClaimedJob], *, more_follow: bool = False) -> None:
+        jobs = self._attempts.new_among(jobs)
         if not self._trusted():
             self._give_back(jobs, Verdict.LEASE_LOST, "the lease was lost during the claim")
         elif not self._may_claim():

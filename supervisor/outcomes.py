@@ -72,6 +72,10 @@ class OutcomeWriter:
         """The attempts that ended and are not written yet."""
         return list(self._pending)
 
+    def has(self, fence: Fence) -> bool:
+        """Whether the attempt of this fence ended and is not written yet."""
+        return fence in self._pending
+
     @property
     def trusted(self) -> int:
         """How many of them belong to a lease that still holds."""

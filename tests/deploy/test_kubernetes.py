@@ -115,14 +115,18 @@ async def test_a_pool_is_scaled_by_what_its_workers_could_take_and_by_what_they_
     assert answers(db, Pool.INGEST) == {"jobs": 1, "age": 0}  # one still runs; nobody could take another
 
 
+@pytest.mark.parametrize("organizations", ["none", "some"])
 @pytest.mark.parametrize("analyzed", [False, True])
-async def test_a_question_costs_the_same_however_much_waits(db: Connection, store: JobStore, analyzed: bool) -> None:
+async def test_a_question_costs_the_same_however_much_waits(
+    db: Connection, store: JobStore, analyzed: bool, organizations: str
+) -> None:
     await hire(store)
     for status in ("queued", "succeeded"):
         db.execute(
-            "INSERT INTO background_jobs (kind, pool, priority, run_after, status) "
-            "SELECT 'parcel', 'ingest', n %% 3, now() - n * interval '1 ms', %s FROM generate_series(1, 50000) AS n",
-            [status],
+            "INSERT INTO background_jobs (kind, pool, priority, run_after, status, organization_id) "
+            "SELECT 'parcel', 'ingest', n %% 3, now() - n * interval '1 ms', %s,"
+            " CASE WHEN n %% 7 > 0 AND %s = 'some' THEN 'org ' || n %% 7 END FROM generate_series(1, 50000) AS n",
+            [status, organizations],
         )
     if analyzed:
         db.execute("VACUUM ANALYZE background_jobs, background_kinds, background_workers")

@@ -256,3 +256,17 @@ def test_a_retention_is_made_of_times() -> None:
         Retention(succeeded=7)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="note: retention must be a Retention"):
         Task(kind="note", payload_type=Payload, pool=Pool.SYSTEM, retention=7 * DAY)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("first", [10**15, 2**63 - 10])
+async def test_ids_that_were_set_far_ahead_are_reached_in_one_lap(
+    db: Connection, walk: RetentionWalk, first: int
+) -> None:
+    finished(db, 8, count=3)
+    db.execute(f"ALTER TABLE background_jobs ALTER COLUMN id RESTART WITH {first}")
+    finished(db, 8, count=3)
+    for _ in range(100):
+        if await walk.run_once(ME) == LAP_SECONDS:
+            break
+    assert left(db) == []
+    assert scalar(db, "SELECT removed FROM background_retention") == 6

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from jobs import Pool, Priority, Task
-from jobs.control import pause
+from jobs.control import pause, resume
 from jobs.database import Database
 from jobs.outcome import Verdict
 from jobs.store import Claim, ClaimedJob, JobStore, Mark, Stop
@@ -325,3 +325,19 @@ def test_a_worker_does_not_pass_over_what_comes_before_a_job_that_had_its_turn()
     reach = Reach()
     reach.filled([claimed(1, run_after=5.0), claimed(9, run_after=50.0, organization_id="b")], 0.0)
     assert list(reach.marks(0.0)) == [Mark("note", 1, 5.0, 1)]
+
+
+async def test_the_probe_of_a_paused_kind_keeps_to_the_bound_and_counts_for_it(db: Connection, store: JobStore) -> None:
+    worker = await hire(store, tasks=[TWO])
+    claimer = Claimer(worker)
+    flood(db, 10, "a", "two")
+    first, second = await claimer.claim(10)
+    pause(db, "two", actor="ana")
+    resume(db, "two", actor="ana", probe=True)
+    assert await store.claim_probe(worker.id, "system", ["two"]) == []  # two of this organisation run already
+    await store.finish(first.fence, SUCCESS)
+    assert [probe.organization_id for probe in await store.claim_probe(worker.id, "system", ["two"])] == ["a"]
+    resume(db, "two", actor="ana")
+    assert await claimer.claim(10) == []
+    await store.finish(second.fence, SUCCESS)
+    assert len(await claimer.claim(10)) == 1

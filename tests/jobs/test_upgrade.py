@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -201,6 +202,34 @@ async def test_an_index_waits_for_a_transaction_from_before_it_and_holds_up_nobo
     assert ends == [LATER]
 
 
+async def test_the_limits_that_an_application_has_for_its_statements_do_not_end_a_migration(
+    first: str, db: Connection
+) -> None:
+    for setting in ("statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout"):
+        if scalar(db, "SELECT count(*) FROM pg_settings WHERE name = %s", setting):  # not all know all
+            name = sql.Identifier(scalar(db, "SELECT current_database()"))
+            db.execute(sql.SQL("ALTER DATABASE {} SET {} = '300ms'").format(name, sql.Identifier(setting)))
+    with psycopg.connect(first) as other:
+        other.execute("SELECT set_config(name, '0', false) FROM pg_settings WHERE name LIKE '%transaction%timeout'")
+        other.commit()
+        keep_snapshot(other)
+        thread, ends = in_thread(lambda: migrate(first))
+        await until(
+            lambda: (
+                ends
+                or scalar(
+                    db,
+                    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'oomph migrate'"
+                    " AND datname = current_database() AND query LIKE '%%CREATE INDEX CONCURRENTLY%%'"
+                    " AND clock_timestamp() - query_start > interval '1 second')",
+                )
+            )
+        )
+        other.commit()
+        await asyncio.to_thread(thread.join, 20)
+    assert ends == [LATER]
+
+
 async def test_a_migration_that_cannot_have_its_lock_lets_the_others_pass_and_tries_again(
     first: str, db: Connection
 ) -> None:
@@ -312,3 +341,19 @@ def test_no_migration_holds_up_writers_for_a_second_on_a_million_rows(first: str
     assert ends == [len(waits)], ends  # each found its own job
     assert max(waits) < 1, f"{max(waits):.2f} s in {len(waits)} rounds, while it migrated for {took:.1f} s"
     assert len(waits) > 10
+
+
+def test_the_release_before_can_declare_a_step_where_this_one_had_an_expression(first: str, db: Connection) -> None:
+    """As after a roll-back, or where a worker of before is started again in the middle of a deploy."""
+    migrate(first)
+    db.execute(
+        "INSERT INTO background_schedules (name, app, kind, cron, timezone, misfire, overlap, grace, next_occurrence)"
+        " VALUES ('digest', 'app', 'note', '0 7 * * *', 'UTC', 'latest', 'skip', '1 hour', now())"
+    )
+    db.execute(
+        "INSERT INTO background_schedules AS s (name, app, kind, every, misfire, overlap, grace, next_occurrence)"
+        " VALUES ('digest', 'app', 'note', '1 day', 'latest', 'skip', '1 hour', now())"
+        " ON CONFLICT (name) DO UPDATE SET every = excluded.every, revision = s.revision + 1"
+    )
+    row = db.execute("SELECT every, cron, timezone FROM background_schedules").fetchone()
+    assert row == (timedelta(days=1), None, None)

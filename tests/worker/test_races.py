@@ -129,3 +129,19 @@ def test_many_operators_at_once_leave_one_consistent_job(bench: Bench) -> None:
         operator.join()
     bench.wait(job_id, "cancelled")
     assert bench.attempts(job_id) == [("cancelled",)]
+
+
+def test_a_claim_that_a_fail_over_has_lost_is_taken_again_and_run_once(bench: Bench) -> None:
+    """A standby that was behind took over: the job is queued again there, and its claim gets the number it had."""
+    worker = bench.start(WORKER_AGENT_CONCURRENCY="2")
+    job_id = bench.put(AGENT, "wait", 2)
+    bench.wait(job_id, "running")
+    bench.db.execute(
+        "UPDATE background_jobs SET status = 'queued', claim = 0, attempt = 0, worker_id = NULL WHERE id = %s", [job_id]
+    )
+    worker.wait_log(f"job {job_id}: .* runs here already")
+    bench.wait(job_id, "succeeded")
+    assert bench.job(job_id, "attempt, claim") == (1, 1)
+    for each in [bench.put(AGENT, "wait", 60), bench.put(AGENT, "wait", 60)]:
+        bench.wait(each, "running")  # both slots are free again
+    assert "Traceback" not in worker.text()
