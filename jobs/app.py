@@ -156,7 +156,7 @@ class Schedule:
 
     def _check_step(self, every: object) -> None:
         if not isinstance(every, timedelta):
-            raise TypeError(f"schedule {self.name}: every must be a timedelta, not {every!r}")
+            raise TypeError(f"schedule {self.name}: every must be a timedelta, not {every!r}; use cron= for cron")
         if every < timedelta(seconds=1) or every.microseconds:
             raise ValueError(f"schedule {self.name}: every={every} must be whole seconds, at least one")
         if every > MAX_DELAY:

@@ -180,7 +180,7 @@ class Recovery:
             log.error(
                 "job %s is dead: no live worker knows the kind %s. If its own are only being restarted: set "
                 "WORKER_UNKNOWN_KIND_GRACE_SECONDS (here %g) on every worker of this database, then "
-                "`oomph jobs retry %s`",
+                "`oomph jobs retry %s --actor NAME`",
                 job_id,
                 kind,
                 self._grace.total_seconds(),

@@ -139,7 +139,9 @@ class Task(Generic[P]):
         if not (isinstance(payload_type, type) and issubclass(payload_type, Payload)):
             raise TypeError(f"{self.kind}: payload_type must be a subclass of Payload, not {self.payload_type!r}")
         if not isinstance(self.pool, Pool):
-            raise TypeError(f"{self.kind}: pool must be one of {', '.join(Pool)}, not {self.pool!r}")
+            raise TypeError(
+                f"{self.kind}: pool must be one of {', '.join(f'Pool.{pool.name}' for pool in Pool)}, not {self.pool!r}"
+            )
         if not isinstance(self.priority, Priority):
             raise TypeError(f"{self.kind}: priority must be one of {', '.join(p.name for p in Priority)}")
         numbers: dict[str, object] = {

@@ -9,7 +9,6 @@ from supervisor.commands.completion import choices, kinds, pools
 from supervisor.commands.database import connected
 from supervisor.commands.job_report import print_report
 from supervisor.commands.options import (
-    LAST_ID,
     Actor,
     AsJson,
     Before,
@@ -19,6 +18,7 @@ from supervisor.commands.options import (
     Reason,
     actor_of,
     one_of,
+    possible_id,
 )
 from supervisor.commands.output import Column, print_json, print_table, span
 from supervisor.commands.progress import progress
@@ -31,8 +31,8 @@ jobs = typer.Typer(help="Jobs and what happened to them.", no_args_is_help=True)
 
 STYLES = {"running": "green", "dead": "red", "cancelled": "yellow"}
 
-JobId = Annotated[int, typer.Argument(metavar="ID", min=1, max=LAST_ID, help="Which job.")]
-JobIds = Annotated[list[int], typer.Argument(metavar="ID", min=1, max=LAST_ID, help="Which jobs.")]
+JobId = Annotated[int, typer.Argument(metavar="ID", min=1, callback=possible_id, help="Which job.")]
+JobIds = Annotated[list[int], typer.Argument(metavar="ID", min=1, callback=possible_id, help="Which jobs.")]
 
 
 @jobs.command("list")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from supervisor.commands.database import connected
-from supervisor.commands.options import LAST_ID, AsJson, Before, DatabaseUrl, EmbeddedFolder, Limit, refuse
+from supervisor.commands.options import AsJson, Before, DatabaseUrl, EmbeddedFolder, Limit, possible_id, refuse
 from supervisor.commands.output import Column, print_json, print_table
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def list_notices(
 @notices.command("read")
 def read_notices(
     ids: Annotated[
-        list[int] | None, typer.Argument(metavar="ID...", min=0, max=LAST_ID, help="Which.", show_default=False)
+        list[int] | None, typer.Argument(metavar="ID...", callback=possible_id, help="Which.", show_default=False)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that are unread.")] = False,
     as_json: AsJson = False,

@@ -8,6 +8,15 @@ import typer
 
 LAST_ID = 2**63 - 1  # of any row: the database compares with no greater number
 
+
+def possible_id(value: int | list[int] | None) -> int | list[int] | None:
+    """`value`, one id or several; wrong usage for a number that none can be. Typer's own bounds would fill the help."""
+    for number in value if isinstance(value, list) else [value or 0]:
+        if not 0 <= number <= LAST_ID:
+            raise typer.BadParameter(f"{number} is no id; the last there can be is {LAST_ID}")
+    return value
+
+
 DatabaseUrl = Annotated[
     str, typer.Option("--database", metavar="URL", help="The database, instead of DATABASE_URL.", show_default=False)
 ]
@@ -26,8 +35,7 @@ Before = Annotated[
     typer.Option(
         "--before",
         metavar="ID",
-        min=0,
-        max=LAST_ID,
+        callback=possible_id,
         help="The next page: only rows before this id.",
         show_default=False,
     ),

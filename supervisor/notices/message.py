@@ -49,7 +49,7 @@ def _text(batch: Batch) -> str:
     parts += [_told(notice) for notice in batch.notices]
     if more := batch.total - len(batch.notices):
         parts.append(f"And {more} more.")
-    parts.append("`oomph notices list` shows them all, `oomph notices read` marks them as read.")
+    parts.append("`oomph notices list` shows them all, `oomph notices read --all` marks them as read.")
     return "\n\n".join(parts) + "\n"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from jobs.app import App, Handler
 from jobs.database import Database
+from jobs.extras import how_to_install
 from jobs.notices import CALL_WEBHOOK, SEND_NOTICE, CallWebhook, SendNotice
 from jobs.task import Pool
 from supervisor.notices.dispatch import Addressee, Dispatcher
@@ -35,7 +36,7 @@ def sending(settings: Settings, app: App, database: Database) -> Sending | None:
         return None
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise SettingsError(
-            f"WORKER_OWNERS and WORKER_WEBHOOK_URL need {' and '.join(missing)}: install oomph[notices]"
+            f"WORKER_OWNERS and WORKER_WEBHOOK_URL need {' and '.join(missing)}: {how_to_install('notices')}"
         )
     outbox = Outbox(database)
     handlers, addressees = [], []

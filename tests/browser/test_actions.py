@@ -60,6 +60,17 @@ def test_a_dead_job_is_retried(tab: "Page", site: Site) -> None:
     assert audited(site, reason) == [("retry", f"job {job_id}", "this host")]
 
 
+def test_two_clicks_do_it_once_and_show_what_came_of_it(tab: "Page", site: Site) -> None:
+    job_id = make(site, status="dead", attempt=5, claim=5)
+    tab.goto(f"{site.address}/jobs/{job_id}/retry")
+    reason = f"because of {uuid.uuid4()}"
+    tab.get_by_label("Reason, for the audit").fill(reason)
+    tab.get_by_role("button", name="Retry the job").dblclick()
+    tab.wait_for_url(f"{site.address}/jobs/{job_id}?*")
+    assert tab.get_by_role("status").first.inner_text() == "The job is queued again."
+    assert audited(site, reason) == [("retry", f"job {job_id}", "this host")]
+
+
 def test_a_queued_job_is_cancelled(tab: "Page", site: Site) -> None:
     job_id = make(site)
     tab.goto(f"{site.address}/jobs/{job_id}")

@@ -1,4 +1,4 @@
-"""Every exit status that is documented occurs, and the README and the help name the same ones."""
+"""Every exit status that is documented occurs, and the reference and the help name the same ones."""
 
 import os
 import re
@@ -10,15 +10,14 @@ from supervisor.leases import EXIT_BLOCKED
 from tests.commands.conftest import Connection, Oomph
 from tests.commands.terminal import terminal
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+REFERENCE = Path(__file__).parents[2] / "docs/reference/exit-statuses.md"
 
 
 def documented() -> set[int]:
-    table = README.partition("<!-- exit statuses -->")[2].partition("<!-- end of exit statuses -->")[0]
-    return {int(number) for number in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
+    return {int(number) for number in re.findall(r"^\| (\d+) \|", REFERENCE.read_text(), re.MULTILINE)}
 
 
-def test_the_help_and_the_readme_name_the_same(anywhere: Oomph) -> None:
+def test_the_help_and_the_reference_name_the_same(anywhere: Oomph) -> None:
     told = anywhere("--help").out.partition("Exit status:")[2]
     assert {int(number) for number in re.findall(r"\b\d+\b", told)} == documented() == {0, 1, 2, 75, 130}
 

@@ -98,7 +98,7 @@ class Reader:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("WORKER_", "OOMPH_", "DOCUMENT_", "PG"))}
         path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
         self.environment = {**kept, "DATABASE_URL": url, "PATH": path, "COLUMNS": "100", "PYTHONPATH": str(ROOT)}
-        if "--embedded" in page.read_text():  # it brings its own, and names it
+        if any("--embedded" in block.text for block in blocks(page)):  # it brings its own, and names it
             del self.environment["DATABASE_URL"]
         self.environment |= {"WORKER_INGEST_MEMORY_MB": "256", "WORKER_INGEST_CONCURRENCY": "1"}
         self._terminals: list[tuple[subprocess.Popen[bytes], Path]] = []

@@ -342,7 +342,7 @@ async def test_the_log_of_a_burial_says_what_to_set_and_how_to_mend_it(
         f"job {unknown} ",
         "kind unknown",
         "WORKER_UNKNOWN_KIND_GRACE_SECONDS",
-        f"`oomph jobs retry {unknown}`",
+        f"`oomph jobs retry {unknown} --actor NAME`",
     ):
         assert part in told
 

@@ -22,6 +22,7 @@ def test_while_many_come_within_the_window_one_mail_says_how_many(
         text = digest.get_content()
         assert "There are 300 notices." in text
         assert "And 280 more." in text
+        assert "`oomph notices read --all`" in text
         assert text.count("one of many") == 20
 
 

@@ -41,7 +41,7 @@ async def test_a_dead_job_of_an_important_kind_is_told_once_and_of_another_not(d
     assert told(db) == [("critical", f"job {grave.id} of the important kind grave is dead")]
     body = scalar(db, "SELECT body FROM background_notices")
     assert "PermanentError: gone for good" in body
-    assert f"`oomph jobs retry {grave.id}`" in body
+    assert f"`oomph jobs retry {grave.id} --actor NAME`" in body
 
 
 async def test_a_job_that_lives_is_no_notice_and_each_death_is_one(db: Connection, store: JobStore) -> None:
