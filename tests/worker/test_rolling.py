@@ -102,7 +102,12 @@ def test_workers_of_the_release_before_go_on_while_the_schema_is_migrated_and_be
                 enqueue_many(service, NUMBER, [Number(number=number) for number in numbers])
 
         old, new = str(old_code), str(ROOT)
-        put(range(count))
+        # As a service of the release before does: this one's needs the schema of this one.
+        db.execute(
+            "INSERT INTO background_jobs (kind, pool, payload)"
+            " SELECT 'number', 'agent', jsonb_build_object('number', n) FROM generate_series(0, %s::integer - 1) AS n",
+            [count],
+        )
         with worker(old_code, url, tmp_path / "old.log"):
             wait_until(lambda: ran_by().get(old, 0) > 10)
             assert migrate(url) == LATER
