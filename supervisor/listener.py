@@ -11,6 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 import psycopg
@@ -121,16 +122,17 @@ class Listener:
     async def _hear(
         self, connection: psycopg.AsyncConnection[Any], seconds: float, *, until_proof: bool = False
     ) -> bool:
-        notifications = connection.notifies(timeout=seconds)
-        try:
-            async for notification in notifications:
-                if notification.channel == JOBS_CHANNEL:
-                    self._on_jobs(notification.payload)
-                elif notification.channel == CONTROL_CHANNEL:
-                    self._on_control(notification.payload)
-                elif until_proof:
-                    return True
-                await asyncio.sleep(0)  # who was woken goes first: back to waiting is a long way through the driver
-        finally:
-            await notifications.aclose()
-        return False
+        loop = asyncio.get_running_loop()
+        until, is_proven = loop.time() + seconds, False
+        while not (is_proven and until_proof) and (left := until - loop.time()) > 0:
+            # One packet at a time, and whole: the driver forgets what else came with the proof if it is left there.
+            async with aclosing(connection.notifies(timeout=left, stop_after=1)) as packet:
+                async for notification in packet:
+                    if notification.channel == JOBS_CHANNEL:
+                        self._on_jobs(notification.payload)
+                    elif notification.channel == CONTROL_CHANNEL:
+                        self._on_control(notification.payload)
+                    else:
+                        is_proven = True
+                    await asyncio.sleep(0)  # who was woken goes first: back to waiting is a long way through the driver
+        return is_proven
