@@ -24,7 +24,7 @@ LOCKED = "It ended early: somebody holds a lock that is needed. What is told her
 AWAY = (
     "It ended early: the database does not answer any more. What is told here stays done, and perhaps one batch more."
 )
-COUNT_MS = 200  # a person waits for the count once, not twice a second
+COUNT_MS = 60  # the whole page is there in a tenth of a second; what is not counted by then is told as "at least"
 
 log = logging.getLogger("oomph.page")
 
