@@ -68,7 +68,8 @@ def test_a_job_is_cancelled_by_keys_alone(tab: "Page", site: Site) -> None:
     tab.keyboard.press("Enter")
     tab.wait_for_url("**/cancel")
     reason = f"keys {uuid.uuid4()}"
-    tab.keyboard.type(reason)  # the reason has the focus
+    tab.locator("#reason:focus").wait_for()  # it has the focus, once the page is there
+    tab.keyboard.type(reason)
     press_until(tab, "Cancel the job", most=2)
     tab.keyboard.press("Enter")
     tab.wait_for_url(f"**/jobs/{job_id}?done=cancel")

@@ -280,7 +280,7 @@ async def test_what_is_refused_is_refused_at_the_call_and_leaves_the_transaction
 
 
 async def test_a_task_of_an_unknown_pool_cannot_even_be_declared() -> None:
-    with pytest.raises(TypeError, match="Pool.AGENT, Pool.INGEST, Pool.SYSTEM"):
+    with pytest.raises(TypeError, match=r"Pool\.AGENT, Pool\.INGEST, Pool\.SYSTEM"):
         Task(kind="x", payload_type=Note, pool="gpu")  # type: ignore[arg-type]
 
 
