@@ -82,6 +82,9 @@ class Proxy:
 
     async def _stop(self) -> None:
         self._server.close()
+        self._refusing = True
+        for _ in range(10):  # who was accepted in this very moment is known within fewer turns of the loop
+            await asyncio.sleep(0)
         await self._cut()
         self._flowing.set()
         await asyncio.gather(*self._accepting, return_exceptions=True)
