@@ -69,11 +69,21 @@ function tell(text) {
   if (liveness.textContent !== text) liveness.textContent = text;
 }
 
+// What had the focus was moved, or another one like it stands in its place: whoever uses keys must not begin anew.
+function focusAgain(lost) {
+  const like = (each) =>
+    lost.id ? each.id === lost.id : each.textContent === lost.textContent && each.href === lost.href;
+  const found = lost.isConnected ? lost : [...live.querySelectorAll(lost.nodeName)].find(like);
+  if (found) found.focus({ preventScroll: true });
+}
+
 function show({ now, html }) {
   serverAhead = Date.parse(now) - Date.now();
   const made = document.createElement("template");
   made.innerHTML = html;
+  const focused = live.contains(document.activeElement) ? document.activeElement : null;
   changeChildren(live, made.content);
+  if (focused && document.activeElement !== focused) focusAgain(focused);
   const asOf = document.querySelector("time.as-of");
   asOf.dateTime = now;
   asOf.textContent = now.slice(0, 19).replace("T", " ");
