@@ -11,7 +11,9 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -19,7 +21,7 @@ from jobs.app import App
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import Verdict
 from jobs.recovery import Recovery
-from jobs.store import ClaimedJob, JobStore
+from jobs.store import Claim, ClaimedJob, JobStore, Wanted
 from jobs.task import Pool
 from supervisor.attempts import Attempts
 from supervisor.herd import Herd
@@ -37,6 +39,17 @@ DEAR_SHARE = 20  # times what a dear question took, until the next: the database
 DEAR_SECONDS = 10.0  # until the next at most
 TIMER_SECONDS = 0.001  # after the moment that the database named: a timer may fire a little early
 IDLE_HORIZON = 300.0  # the longest back-off: what is due later than that is somebody's plan, not work in progress
+
+
+@dataclass(slots=True)
+class Asked:
+    """A claim on its way, and what was known as it was asked for: what it comes for, and the monotonic clock."""
+
+    pool: Pool
+    wanted: Wanted
+    heard: set[str]
+    at: float
+    answer: Claim | None = None
 
 
 class Claims:
@@ -174,7 +187,7 @@ class Claims:
         looks_after, self._looks_after[pool] = self._looks_after[pool], False
         try:
             taken, more = await self._claim(pool, slots)
-            if more or taken == slots:
+            if more:
                 self.wake(pool)  # if only to find that no slot is free
                 return
             await asyncio.sleep(0)  # what was taken runs first
@@ -233,40 +246,84 @@ class Claims:
 
     async def _claim(self, pool: Pool, slots: int) -> tuple[int, bool]:
         async with self._turn:
-            kinds = self._kinds[pool]
-            reach = self._reach[pool]
-            heard, self._heard[pool] = self._heard[pool], set()
-            sent_at = time.monotonic()
-            marks, seconds = reach.marks(sent_at), reach.seconds(sent_at) if self._is_dear else math.inf
-            turns = self._turns[pool]
-            claim = await self._store.claim(
-                self._worker_id, pool, kinds, slots, seconds, marks, turns.stops, turns.served
-            )
-            turns.taken(claim.jobs, claim.stops)
-            if self._meter is not None:
-                self._meter.claimed(pool, claim.jobs, time.monotonic() - sent_at)
-            if claim.jobs:
-                failpoint(Failpoint.CLAIMED)
-            taken = len(claim.jobs)
-            self._start(pool, claim.jobs, more_follow=taken == slots)
-            found = {job.kind for job in claim.jobs} if not claim.parked else heard
-            self._herd.is_needed(found)
-            self._herd.came_in_vain(heard - found)
-            if taken == slots:
-                reach.filled(claim.jobs, sent_at)
-            elif marks:  # there may be something before them
-                reach.passed()
-                return taken, True
-            elif not claim.parked:
-                reach.emptied(sent_at)
-            if self._probe[pool] and taken < slots:
-                probes = await self._store.claim_probe(self._worker_id, pool, kinds)
+            asked = self._ask(pool, slots)
+            claim = await self._store.claim(asked.wanted)
+            taken, more = len(claim.jobs), self._take(asked, claim)
+            if not more and self._probe[pool] and taken < slots:
+                probes = await self._store.claim_probe(self._worker_id, pool, self._kinds[pool])
                 if probes:
                     failpoint(Failpoint.PROBE_CLAIMED)
                 self._start(pool, probes)
                 taken += len(probes)
                 self._probe[pool] = False
-        return taken, claim.parked > 0
+        return taken, more
+
+    @asynccontextmanager
+    async def along(self, jobs: Sequence[ClaimedJob]) -> AsyncIterator["Asked | None"]:
+        """While the ends of these jobs are written: the claim that goes along with them, or None.
+
+        It takes the place of the next one in a small pool whose slots are all in use, for as many jobs as these make
+        room for. Whoever has written them, and has said so, sets `answer`; what was claimed starts after that.
+        """
+        pool = Pool(jobs[0].pool)
+        freed = sum(job.pool == pool for job in jobs)
+        goes = (
+            self._short_of_slots.get(pool, False)
+            and self._attempts.slots(pool) <= MIN_BATCH
+            and not self._turn.locked()
+            and self._may_claim()
+            and self._ready[pool]()
+        )
+        if not goes:
+            yield None
+            return
+        async with self._turn:
+            self._rounds[pool] += 1
+            self._idle[pool] = False
+            asked = self._ask(pool, self._attempts.free_slots(pool) + freed)
+            try:
+                yield asked
+            finally:
+                if asked.answer is None or self._take(asked, asked.answer):
+                    self.wake(pool)
+
+    def _ask(self, pool: Pool, slots: int) -> "Asked":
+        reach, turns, now = self._reach[pool], self._turns[pool], time.monotonic()
+        heard, self._heard[pool] = self._heard[pool], set()
+        wanted = Wanted(
+            self._worker_id,
+            pool,
+            self._kinds[pool],
+            slots,
+            reach.seconds(now) if self._is_dear else math.inf,
+            reach.marks(now),
+            turns.stops,
+            turns.served,
+        )
+        return Asked(pool, wanted, heard, now)
+
+    def _take(self, asked: "Asked", claim: Claim) -> bool:
+        """Start what was claimed. Returns whether there is more to claim."""
+        pool, jobs = asked.pool, claim.jobs
+        reach = self._reach[pool]
+        self._turns[pool].taken(jobs, claim.stops)
+        if self._meter is not None:
+            self._meter.claimed(pool, jobs, time.monotonic() - asked.at)
+        if jobs:
+            failpoint(Failpoint.CLAIMED)
+        is_full = len(jobs) == asked.wanted.slots
+        self._start(pool, jobs, more_follow=is_full)
+        found = {job.kind for job in jobs} if not claim.parked else asked.heard
+        self._herd.is_needed(found)
+        self._herd.came_in_vain(asked.heard - found)
+        if is_full:
+            reach.filled(jobs, asked.at)
+        elif asked.wanted.marks:  # there may be something before them
+            reach.passed()
+            return True
+        elif not claim.parked:
+            reach.emptied(asked.at)
+        return is_full or claim.parked > 0
 
     def _start(self, pool: Pool, jobs: Sequence[ClaimedJob], *, more_follow: bool = False) -> None:
         jobs = self._attempts.new_among(jobs)
@@ -275,7 +332,9 @@ class Claims:
         elif not self._may_claim():
             self._give_back(jobs, Verdict.RELEASED, "the shutdown began during the claim")
         elif jobs:
-            self._attempts.start(pool, jobs, self._trusted, more_follow=more_follow)
+            free = self._attempts.free_slots(pool)
+            self._attempts.start(pool, jobs[:free], self._trusted, more_follow=more_follow)
+            self._give_back(jobs[free:], Verdict.RELEASED, "the slot that it was claimed for is not free yet")
 
     def _give_back(self, jobs: Sequence[ClaimedJob], verdict: Verdict, why: str) -> None:
         for job in jobs:

@@ -18,7 +18,8 @@ import psycopg
 from psycopg import sql
 
 from jobs.bounds import bounded
-from jobs.database import DatabaseUnavailable, connect_bound, connection_parameters
+from jobs.database import connect_bound, connection_parameters
+from jobs.unavailable import DatabaseUnavailable
 
 log = logging.getLogger("oomph.listener")
 

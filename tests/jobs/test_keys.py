@@ -16,10 +16,11 @@ import pytest
 
 from jobs import Job, Priority, enqueue, enqueue_many
 from jobs.control import ControlError, cancel, pause, resume, retry
-from jobs.database import Database, DatabaseUnavailable
+from jobs.database import Database
 from jobs.outcome import Verdict
 from jobs.recovery import Recovery
-from jobs.store import ClaimedJob, Finished, JobStore
+from jobs.store import ClaimedJob, Finished, JobStore, Wanted
+from jobs.unavailable import DatabaseUnavailable
 from tests.jobs.lab import (
     CANCEL,
     FAILURE,
@@ -115,7 +116,7 @@ class Race:
         store = JobStore(database, retry_delay=0.002, pause_after=10_000)
         worker = await hire(store, host=f"racer-{number}")
         while not self.stop:
-            claim = await store.claim(worker.id, "system", worker.kinds, self.batch)
+            claim = await store.claim(Wanted(worker.id, "system", worker.kinds, self.batch))
             if not claim.jobs:
                 await asyncio.sleep(0.001 if claim.parked else 0.005)
                 continue
@@ -258,7 +259,7 @@ async def queue(db: Connection, worker: Worker) -> tuple[ClaimedJob, int, int]:
     add(db, concurrency_key="k")
     running = await worker.claim_one()
     first, second = add(db, 2, concurrency_key="k")
-    assert await worker.store.claim(worker.id, "system", worker.kinds, 10) == lab_claim(parked=2)
+    assert await worker.store.claim(Wanted(worker.id, "system", worker.kinds, 10)) == lab_claim(parked=2)
     assert (job(db, first, "blocked"), job(db, second, "blocked")) == (True, True)
     return running, first, second
 
@@ -396,7 +397,7 @@ async def test_an_end_with_an_old_snapshot_leaves_the_waking_to_the_sweep(
 async def test_a_claim_takes_the_best_of_a_key_and_parks_the_rest(db: Connection, worker: Worker) -> None:
     late, soon = add(db, priority=2, concurrency_key="k"), add(db, priority=0, concurrency_key="k")
     other = add(db, kind="letter", priority=1, concurrency_key="k")
-    claim = await worker.store.claim(worker.id, "system", worker.kinds, 10)
+    claim = await worker.store.claim(Wanted(worker.id, "system", worker.kinds, 10))
     assert [job.id for job in claim.jobs] == soon
     assert claim.parked == 2
     await succeed(worker.store, {claim.jobs[0].fence: None})

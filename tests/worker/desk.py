@@ -19,7 +19,7 @@ from tests.jobs.lab import NOTE, Note, hire, until
 
 @dataclass
 class Desk:
-    """One worker with ten slots, who knows notes."""
+    """One worker, with ten slots unless told otherwise, who knows notes."""
 
     claims: Claims
     attempts: Attempts
@@ -41,7 +41,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(database: Database, store: JobStore) -> AsyncIterator[Desk]:
+async def open_desk(database: Database, store: JobStore, slots: int = 10) -> AsyncIterator[Desk]:
     """A note whose text is `fail once` fails once."""
 
     async def note(payload: Note, context: JobContext) -> None:
@@ -51,13 +51,13 @@ async def open_desk(database: Database, store: JobStore) -> AsyncIterator[Desk]:
 
     worker = await hire(store, tasks=[NOTE])
     app = App([Handler(NOTE, note)])
-    outcomes = OutcomeWriter(store)
+    outcomes = OutcomeWriter(store, along=lambda jobs: found.claims.along(jobs))
     attempts = Attempts(
         app,
         store,
         outcomes,
         {Pool.SYSTEM: LoopPool()},
-        {Pool.SYSTEM: 10},
+        {Pool.SYSTEM: slots},
         lambda pool, gone: found.claims.slot_freed(pool, gone),
     )
     claims = Claims(
