@@ -131,8 +131,7 @@ class _Line:
         return [_rows(transformer, result) for result in results if result.status == pq.ExecStatus.TUPLES_OK]
 
     async def close(self) -> None:
-        if not self.is_broken:
-            self._break(psycopg.OperationalError("the connection was closed"))
+        self._break(psycopg.OperationalError("the connection was closed"))
         await self.connection.close()
 
     def _send(self, transformer: abc.Transformer, query: str, parameters: Mapping[str, Any], prepared: bool) -> None:
@@ -174,6 +173,8 @@ class _Line:
             self._break(error)
 
     def _break(self, error: Exception) -> None:
+        if self.is_broken:
+            return  # the number of its socket may be another one's by now
         self.is_broken = True
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)

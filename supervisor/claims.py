@@ -186,7 +186,7 @@ class Claims:
             return  # a freed slot wakes it, and the look does once a second
         looks_after, self._looks_after[pool] = self._looks_after[pool], False
         try:
-            taken, more = await self._claim(pool, slots)
+            taken, more = await self._claim(pool, slots, only_heard=not looks_after)
             if more:
                 self.wake(pool)  # if only to find that no slot is free
                 return
@@ -244,9 +244,9 @@ class Claims:
     def _reaches(self, now: float) -> dict[Pool, float]:
         return {pool: reach.seconds(now) for pool, reach in self._reach.items()}
 
-    async def _claim(self, pool: Pool, slots: int) -> tuple[int, bool]:
+    async def _claim(self, pool: Pool, slots: int, *, only_heard: bool) -> tuple[int, bool]:
         async with self._turn:
-            asked = self._ask(pool, slots)
+            asked = self._ask(pool, slots, only_heard=only_heard)
             claim = await self._store.claim(asked.wanted)
             taken, more = len(claim.jobs), self._take(asked, claim)
             if not more and self._probe[pool] and taken < slots:
@@ -287,13 +287,14 @@ class Claims:
                 if asked.answer is None or self._take(asked, asked.answer):
                     self.wake(pool)
 
-    def _ask(self, pool: Pool, slots: int) -> "Asked":
+    def _ask(self, pool: Pool, slots: int, *, only_heard: bool = False) -> "Asked":
+        """Where nothing but notifications woke it, an idle worker asks for what they named: each kind has its price."""
         reach, turns, now = self._reach[pool], self._turns[pool], time.monotonic()
         heard, self._heard[pool] = self._heard[pool], set()
         wanted = Wanted(
             self._worker_id,
             pool,
-            self._kinds[pool],
+            sorted(heard) if heard and only_heard and not self._is_dear else self._kinds[pool],
             slots,
             reach.seconds(now) if self._is_dear else math.inf,
             reach.marks(now),
@@ -321,7 +322,7 @@ class Claims:
         elif asked.wanted.marks:  # there may be something before them
             reach.passed()
             return True
-        elif not claim.parked:
+        elif not claim.parked and asked.wanted.kinds is self._kinds[pool]:
             reach.emptied(asked.at)
         return is_full or claim.parked > 0
 
