@@ -615,8 +615,8 @@ MUTATIONS = (
     Mutation(
         "the kill of the child",
         "pools/life.py",
-        "            child.kill()\n            report",
-        "            report",
+        "            child.kill()\n            self.on_end()",
+        "            self.on_end()",
         (f"{INTENTS}test_an_intent_ends_the_whole_tree_at_once[shutdown-released]",),
     ),
     Mutation(
@@ -898,5 +898,40 @@ MUTATIONS = (
         "if row is not None and row[0]:\n        return",
         "if row is not None:\n        return",
         (f"{UPGRADE}test_a_run_that_died_while_it_built_an_index_is_made_good_by_the_next",),
+    ),
+    Mutation(
+        "a lane: what one of the calls raises is raised",
+        "jobs/lane.py",
+        "if (error := next((result for result in results if _has_failed(result)), None)) is not None:",
+        "if (error := None) is not None:",
+        ("tests/jobs/test_lane.py::test_what_one_of_them_raises_undoes_all",),
+    ),
+    Mutation(
+        "an end and the next claim: together",
+        "supervisor/claims.py",
+        "        if not goes:",
+        "        if goes is not None:",
+        ("tests/worker/test_along.py::test_an_end_and_the_next_claim_are_one_transaction",),
+    ),
+    Mutation(
+        "an end and the next claim: only for a slot that is free after all",
+        "supervisor/claims.py",
+        "self._attempts.start(pool, jobs[:free],",
+        "self._attempts.start(pool, jobs,",
+        ("tests/worker/test_along.py::test_a_success_that_must_be_written_alone_keeps_its_slot",),
+    ),
+    Mutation(
+        "the next child: asked whether it lives",
+        "pools/nursery.py",
+        "if not process.is_over(newborn.pidfd):",
+        "if not newborn.exited.is_set():",
+        ("tests/pools/test_nursery.py::test_one_that_dies_unnoticed_costs_no_job_anything_either",),
+    ),
+    Mutation(
+        "the next child: not while a short job runs",
+        "pools/nursery.py",
+        "            if house.roster.children:",
+        "            if house is None:",
+        ("tests/pools/test_nursery.py::test_while_a_short_job_runs_none_is_made_and_at_its_end_one_is",),
     ),
 )
