@@ -180,3 +180,21 @@ async def test_a_backstop_that_refuses_the_claim_leaves_the_successes_to_be_writ
     assert refused == {running.fence}
     assert (claimed.jobs, claimed.parked) == ([], 1)
     assert (job(db, first), job(db, second)) == ("running", "queued")
+
+
+async def test_a_commit_that_is_refused_is_no_success(db: Connection, worker: Worker, lane: Lane) -> None:
+    """The rows are there before the commit is."""
+    (job_id,) = add(db, 1)
+    running = await worker.claim_one()
+    db.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE check_violation; END'")
+    db.execute(
+        "CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON background_jobs DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            await lane.fetch_together(completion(running.fence))
+    assert job(db, job_id) == "running"
+    db.execute("DROP TRIGGER refuse ON background_jobs")
+    assert await lane.fetch_together(completion(running.fence)) == [[]]
+    assert job(db, job_id) == "succeeded"
