@@ -45,7 +45,7 @@ def test_a_job_that_waits_for_memory_when_its_kind_is_paused_is_given_back(bench
     running = bench.put(BIG, "wait", 3)
     bench.wait(running, "running")
     waiting = bench.put(BIG)
-    bench.wait(waiting, "running")
+    bench.kit.wait_for(waiting, "running")  # it does not begin
     pause(bench.db, BIG.kind, actor="ann", reason="upstream is down")
     bench.wait(waiting, "queued", seconds=1)
     assert bench.job(running, "status") == ("running",)
