@@ -18,7 +18,8 @@ HOW = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 @pytest.mark.parametrize("how", HOW)
 def test_a_restart_within_the_lease_is_no_event(cluster: Cluster, guests: Guests, how: str) -> None:
-    worker = guests.start(WORKER_LEASE_SECONDS="15")
+    # An outcome waits in vain once its call does, and the lease outlasts that by far.
+    worker = guests.start(WORKER_LEASE_SECONDS="30", WORKER_CALL_TIMEOUT_SECONDS="2")
     # None ends before all have begun, which takes a busy host a while.
     ends_meanwhile, goes_on = guests.put_everywhere("wait", 4), guests.put_everywhere("wait", 6)
     guests.wait([*ends_meanwhile, *goes_on], "running")
