@@ -427,6 +427,13 @@ MUTATIONS = (
         ("tests/worker/test_trust.py::test_an_answer_that_took_its_time_does_not_stretch_the_lease",),
     ),
     Mutation(
+        "trust: a renewal leaves time for another",
+        "supervisor/trust.py",
+        "max(left - another, left / 3)",
+        "left",
+        ("tests/worker/test_trust.py::test_a_connection_that_falls_silent_just_after_a_renewal_costs_no_lease",),
+    ),
+    Mutation(
         "trust: once lost, it never comes back",
         "supervisor/trust.py",
         "        if self.holds(now):\n            self._until",

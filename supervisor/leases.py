@@ -14,6 +14,9 @@ the frame that blocks. The database's clock decides when a lease ends. The worke
 by its own monotonic clock: an answer that took its time cannot stretch the lease (see `supervisor.trust`). Past that
 moment the jobs are stopped, before anyone else can own them. If the loop is blocked just then and cannot stop them, the
 process ends itself; its children die with it. The loop looks at the trust as well, for a keeper that is held up.
+
+A renewal that is not answered is given up while there is time for another, on a new connection: one that is half open,
+or a host of several that has died, costs no lease.
 """
 
 import asyncio
@@ -32,16 +35,17 @@ from uuid import UUID
 import psycopg
 
 from jobs.bounds import bounded
-from jobs.database import connect_bound, connection_parameters
+from jobs.database import LEAST_CONNECT_SECONDS, connect_bound, connection_parameters
 from jobs.failpoints import Failpoint, failpoint
 from jobs.sql import statement
-from supervisor.trust import Trust
+from supervisor.trust import Trust, renewal_bound
 
 log = logging.getLogger("oomph.lease")
 
 WATCH_SECONDS = 0.1  # how often the loop is pinged: the resolution of what the log says about a block
 ASK_SECONDS = 0.25
 RETRY_SECONDS = 0.5  # between failed renewals: several tries fit into the shortest lease's margin
+ANOTHER_SECONDS = 2 * ASK_SECONDS + RETRY_SECONDS + 1.0  # from the end of a renewal in vain to the answer to the next
 STOPPING_SECONDS = 0.05  # for a loop that is not blocked, many turns
 EXIT_BLOCKED = 75  # EX_TEMPFAIL of sysexits.h: try again; the lease ended while the loop could not stop its jobs
 
@@ -74,6 +78,7 @@ class LeaseKeeper:
         self._heartbeat = heartbeat
         self._margin = margin
         self._trust = Trust(lease=lease, margin=margin, registered_at=registered_at)
+        self._another = ANOTHER_SECONDS + connect_bound(url, LEAST_CONNECT_SECONDS)
         self._block_warning = block_warning
         self._on_lost = on_lost
         self._last_resort = last_resort
@@ -131,11 +136,12 @@ class LeaseKeeper:
         try:
             while self.trusted:
                 sent = time.monotonic()
-                wanted = self._heartbeat if connection is not None else connect_bound(self._url, self._heartbeat)
-                # A renewal must not outlast the trust that it is to extend.
-                bound = max(RETRY_SECONDS, min(wanted, self.seconds_left))
+                bound = max(RETRY_SECONDS, renewal_bound(self.seconds_left, self._heartbeat, self._another))
                 try:
                     if connection is None:
+                        # Neither this nor its renewal must outlast the trust that is to be extended.
+                        wanted = connect_bound(self._url, self._heartbeat)
+                        bound = max(RETRY_SECONDS, min(wanted, self.seconds_left))
                         async with asyncio.timeout(bound):
                             connection = await psycopg.AsyncConnection.connect(
                                 self._url, autocommit=True, **connection_parameters("oomph lease", bound, self._url)

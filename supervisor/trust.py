@@ -7,6 +7,13 @@ arrives later changes nothing, even if the database did extend the lease.
 """
 
 
+def renewal_bound(left: float, heartbeat: float, another: float) -> float:
+    """How many seconds a renewal may take while the lease is trusted for `left`: a heartbeat, unless it were then too
+    late for `another`, on a new connection. Where there is no time for both, a third, so that two more may fail.
+    """
+    return min(heartbeat, max(left - another, left / 3))
+
+
 class Trust:
     """Times in seconds; every method takes or keeps moments of one clock. Asked from two threads."""
 

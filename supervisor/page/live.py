@@ -1,7 +1,8 @@
 """Live views: one reader for everybody who watches, and a stream of server-sent events for each of them.
 
     reader      one task while anybody watches; about twice a second it reads what is watched, each thing once
-    frame       the live part of a view, made again only where the answer is another one
+    frame       the live part of a view, made again only where the answer is another one, and sent only where that
+                shows: an answer holds more than a view does, such as until when each worker has its lease
     stream      one viewer's; it is given the newest frame and never a queue of old ones
 
 A viewer who takes no bytes is let go, there are no more than `MAX_STREAMS`, and each stream ends after a while: the
@@ -23,6 +24,7 @@ from starlette.types import Receive, Scope, Send
 from jobs.unavailable import DatabaseUnavailable
 from supervisor.page.access import Refused
 from supervisor.page.looks import Look
+from supervisor.page.quantities import without_ages
 
 POLL_SECONDS = 0.5
 SHARE = 3  # times what a round of reading took, until the next: live views take a quarter of one connection at most
@@ -34,6 +36,19 @@ GIVE_UP_AFTER = 2  # looks in a row that failed: then the database is away, and 
 RETRY_MS = 500  # until the browser comes back
 
 log = logging.getLogger("oomph.page")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The live part of a view. `shown` is what there is to see in it; `sent` goes to the viewer."""
+
+    shown: str
+    sent: str
+
+    @classmethod
+    def of(cls, look: Look, html: str) -> "Frame":
+        # As JSON, because a bare carriage return, too, would end a line of the stream.
+        return cls(without_ages(html), json.dumps({"now": look.at.isoformat(), "html": html}))
 
 
 @dataclass(eq=False, slots=True)
@@ -49,18 +64,19 @@ class Watch:
     show: Callable[[Look], str]
     news: asyncio.Event = field(default_factory=asyncio.Event)
     looked: Look | None = None
-    frame: str = ""
+    frame: Frame | None = None
     away: bool = False  # the database was, at the last look
     over: bool = False
 
-    def tell(self, look: Look, frames: dict[Hashable, str]) -> None:
+    def tell(self, look: Look, frames: dict[Hashable, Frame]) -> None:
         """This is what there is to see now. `frames` are those that were made of the same look."""
         if self.away or self.looked is None or look.shown != self.looked.shown:
             if self.look_of_it not in frames:
-                # As JSON, because a bare carriage return, too, would end a line of the stream.
-                frames[self.look_of_it] = json.dumps({"now": look.at.isoformat(), "html": self.show(look)})
-            self.frame, self.away = frames[self.look_of_it], False
-            self.news.set()
+                frames[self.look_of_it] = Frame.of(look, self.show(look))
+            frame = frames[self.look_of_it]
+            if self.away or self.frame is None or frame.shown != self.frame.shown:
+                self.frame, self.away = frame, False
+                self.news.set()
         self.looked = look
 
     def tell_away(self) -> None:
@@ -147,7 +163,7 @@ async def _look(watches: Sequence[Watch]) -> Look | None:
 
 def _tell(watches: Sequence[Watch], look: Look) -> None:
     """Show them what there is, each in the form that is theirs."""
-    frames: dict[Hashable, str] = {}
+    frames: dict[Hashable, Frame] = {}
     try:
         for watch in watches:
             watch.tell(look, frames)
@@ -197,8 +213,8 @@ class LiveStream(Response):
             self._watch.news.clear()
             if self._watch.away:
                 await self._say(send, "event: away\ndata:\n\n")
-            elif self._watch.frame:
-                await self._say(send, f"event: frame\ndata: {self._watch.frame}\n\n")
+            elif self._watch.frame is not None:
+                await self._say(send, f"event: frame\ndata: {self._watch.frame.sent}\n\n")
         async with asyncio.timeout(SEND_SECONDS):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -1,10 +1,12 @@
 """Moments, spans and sizes, as people read them."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+_AGE = re.compile(r"(<time [^>]*>)[^<]*")
 
 
 def span(seconds: float | timedelta) -> str:
@@ -28,6 +30,11 @@ def moment(at: datetime | None, now: datetime) -> Markup:
     told = f"in {_largest(away)}" if away >= 1 else f"{_largest(-away)} ago" if away <= -1 else "now"
     exact = at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(exact, date(at), told)
+
+
+def without_ages(html: str) -> str:
+    """HTML without what every `moment` in it says of now: two that are equal show the same, whenever they were made."""
+    return _AGE.sub(r"\1", html)
 
 
 def date(at: datetime) -> str:

@@ -13,6 +13,7 @@ from jobs.task import Task
 from supervisor.testing.processes import WorkerProcess
 from supervisor.testing.waiting import wait_for
 from tests.worker.app import AGENT, INGEST, SYSTEM, Work
+from tests.worker.begun import has_begun
 
 APP = "tests.worker.app:app"
 IN_EVERY_POOL = (AGENT, INGEST, SYSTEM)
@@ -26,12 +27,13 @@ class Guests:
         self.url = url
         self._logs = logs
         self._stack = stack
-        self._workers = 0
+        self._workers: list[WorkerProcess] = []
 
     def start(self, url: str | None = None, **settings: str) -> WorkerProcess:
         """A ready worker, on another URL where one is given; settings are environment variables."""
-        self._workers += 1
-        worker = WorkerProcess(url or self.url, APP, self._logs / f"worker-{self._workers}.log", settings)
+        log = self._logs / f"worker-{len(self._workers) + 1}.log"
+        worker = WorkerProcess(url or self.url, APP, log, settings)
+        self._workers.append(worker)
         self._stack.callback(worker.end)
         return worker.wait_ready()
 
@@ -51,9 +53,15 @@ class Guests:
         return [self.put(task, do, seconds) for task in IN_EVERY_POOL]
 
     def wait(self, jobs: list[int], status: str, seconds: float = 30.0) -> None:
-        """Wait until all of them have this status."""
+        """Wait until all of them have this status; and where it is `running`, until their workers have begun."""
         others = "SELECT id, status FROM background_jobs WHERE id = ANY (%s) AND status <> %s"
         wait_for(lambda: self.look(others, jobs, status) == [], f"all {status}: {jobs}", seconds)
+        claims = "SELECT id, claim FROM background_jobs WHERE id = ANY (%s) AND status = 'running'"
+
+        def have_begun() -> bool:
+            return all(has_begun(self._workers, *claim) for claim in self.look(claims, jobs))
+
+        wait_for(have_begun, f"all have begun: {jobs}", seconds)
 
     def charged(self, jobs: list[int]) -> set[int]:
         """The attempts that these jobs were charged for."""

@@ -16,6 +16,7 @@ from jobs.database import (
     connection_parameters,
 )
 from jobs.unavailable import DatabaseUnavailable
+from supervisor.settings import HEARTBEATS_PER_LEASE
 from supervisor.testing.waiting import wait_for
 from tests.proxy import Proxy
 from tests.servers.cluster import Cluster, new_standby
@@ -24,6 +25,7 @@ from tests.worker.app import AGENT
 
 pytestmark = pytest.mark.whole
 
+LEASE_SECONDS = 24
 REFUSED = "cannot execute .* in a read-only transaction"
 
 
@@ -112,16 +114,24 @@ async def test_a_silent_host_does_not_keep_the_next_from_its_turn(cluster: Clust
         await database.claims.close()
 
 
-def test_a_lease_outlives_a_host_that_falls_silent(cluster: Cluster, guests: Guests) -> None:
+@pytest.mark.parametrize("heartbeat", [0.5, LEASE_SECONDS / HEARTBEATS_PER_LEASE], ids=["often", "seldom"])
+def test_a_lease_outlives_a_host_that_falls_silent(cluster: Cluster, guests: Guests, heartbeat: float) -> None:
+    """New connections ask it first, too. Seconds of trust are left then, for a machine that has much to do."""
     with Proxy(cluster.url) as dying:
         host = str(dying.url.split("host=")[1].split()[0])
         url = make_conninfo(cluster.url, host=f"{host},{cluster.folder}", port="5432,5432")
-        worker = guests.start(url, WORKER_LEASE_SECONDS="12", WORKER_CALL_TIMEOUT_SECONDS="5")
-        job_id = guests.put(AGENT, "wait", 12)
+        worker = guests.start(
+            url,
+            WORKER_LEASE_SECONDS=f"{LEASE_SECONDS}",
+            WORKER_HEARTBEAT_SECONDS=f"{heartbeat}",
+            WORKER_CALL_TIMEOUT_SECONDS="5",
+        )
+        job_id = guests.put(AGENT, "wait", LEASE_SECONDS)
         guests.wait([job_id], "running")
         dying.freeze()
         worker.wait_log("the lease could not be renewed")
         worker.wait_log("the lease is renewed again")
-        guests.wait([job_id, *guests.put_everywhere()], "succeeded", 40)
+        guests.wait([job_id, *guests.put_everywhere()], "succeeded", 60)
+        assert "lost its lease" not in worker.text()
         assert guests.claims([job_id]) == {1}
         assert worker.stop() == 0

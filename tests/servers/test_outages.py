@@ -18,8 +18,10 @@ HOW = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 @pytest.mark.parametrize("how", HOW)
 def test_a_restart_within_the_lease_is_no_event(cluster: Cluster, guests: Guests, how: str) -> None:
-    worker = guests.start(WORKER_LEASE_SECONDS="15")
-    ends_meanwhile, goes_on = guests.put_everywhere("wait", 1), guests.put_everywhere("wait", 3)
+    # An outcome waits in vain once its call does, and the lease outlasts that by far.
+    worker = guests.start(WORKER_LEASE_SECONDS="30", WORKER_CALL_TIMEOUT_SECONDS="2")
+    # None ends before all have begun, which takes a busy host a while.
+    ends_meanwhile, goes_on = guests.put_everywhere("wait", 4), guests.put_everywhere("wait", 6)
     guests.wait([*ends_meanwhile, *goes_on], "running")
     cluster.stop(HOW[how])
     worker.wait_log("its outcome waits for the database")
@@ -34,8 +36,9 @@ def test_a_restart_within_the_lease_is_no_event(cluster: Cluster, guests: Guests
 
 def test_an_outage_longer_than_the_lease_charges_nothing(cluster: Cluster, guests: Guests) -> None:
     """Not what it stopped, and not what came to its end and could not say so; in no pool."""
-    worker = guests.start(WORKER_CALL_TIMEOUT_SECONDS="2")
-    stopped, unsaid = guests.put_everywhere("wait", 6), guests.put_everywhere("wait", 1)
+    worker = guests.start(WORKER_CALL_TIMEOUT_SECONDS="2", WORKER_LEASE_SECONDS="8")
+    # Some end before the lease does, and after all have begun, which takes a busy host a while; the others do not.
+    stopped, unsaid = guests.put_everywhere("wait", 14), guests.put_everywhere("wait", 4)
     guests.wait([*stopped, *unsaid], "running")
     cluster.stop(signal.SIGQUIT)
     for job_id in unsaid:

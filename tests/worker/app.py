@@ -78,7 +78,13 @@ def indescribable(do: str) -> Exception:
             return HostileMessage()
 
 
+def tell_begun(job: JobContext) -> None:
+    """For `tests.worker.begun`."""
+    log.info("job %d has begun, claim %d", job.job_id, job.claim)
+
+
 async def on_loop(payload: Work, job: JobContext) -> Answer:
+    tell_begun(job)
     match payload.do:
         case "wait":
             await asyncio.sleep(payload.seconds)
@@ -139,7 +145,8 @@ async def on_loop(payload: Work, job: JobContext) -> Answer:
     return Answer(pid=os.getpid(), text=payload.text)
 
 
-def in_thread(payload: Work) -> Answer:
+def in_thread(payload: Work, job: JobContext) -> Answer:
+    tell_begun(job)
     if payload.do == "wait":
         time.sleep(payload.seconds)
     if payload.do == "log":

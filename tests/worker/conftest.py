@@ -12,10 +12,11 @@ from jobs.database import Database
 from jobs.store import JobStore
 from supervisor.testing import Kit, WorkerProcess, wait_for
 from tests.worker.app import Work
+from tests.worker.begun import has_begun
 from tests.worker.desk import Desk, open_desk
 
 APP = "tests.worker.app:app"
-STARTED_SECONDS = 0.2  # a claim is committed before its worker knows: that long after, the job has been started
+STARTED_SECONDS = 0.2  # where nobody sees into the worker: that long after its claim, a job has been started
 
 Look = psycopg.Connection[tuple[Any, ...]]
 
@@ -29,7 +30,7 @@ class Bench:
         self.db = self.kit.db
         self._logs = logs
         self._stack = stack
-        self._launched = 0
+        self._launched: list[WorkerProcess] = []
 
     def start(self, url: str | None = None, **settings: str) -> WorkerProcess:
         """A ready worker; settings are environment variables."""
@@ -37,8 +38,9 @@ class Bench:
 
     def launch(self, url: str | None = None, **settings: str) -> WorkerProcess:
         """A worker that has just been started; ended with the test."""
-        self._launched += 1
-        worker = WorkerProcess(url or self.url, APP, self._logs / f"launched-{self._launched}.log", settings)
+        log = self._logs / f"launched-{len(self._launched) + 1}.log"
+        worker = WorkerProcess(url or self.url, APP, log, settings)
+        self._launched.append(worker)
         self._stack.callback(worker.end)
         return worker
 
@@ -57,7 +59,7 @@ class Bench:
         ).fetchall()
 
     def wait(self, job_id: int, *statuses: str, seconds: float = 20.0) -> str:
-        """Wait until the job has one of these statuses."""
+        """Wait until the job has one of these statuses; and where it is claimed, until its worker has begun with it."""
 
         def look() -> str | None:
             status = self.job(job_id, "status")[0]
@@ -65,8 +67,20 @@ class Bench:
 
         status = wait_for(look, f"job {job_id} in {statuses}", seconds)
         if status == "running":
-            time.sleep(STARTED_SECONDS)
+            self._wait_begun(job_id, seconds)
         return status
+
+    def _wait_begun(self, job_id: int, seconds: float) -> None:
+        workers = [*self.kit.workers, *self._launched]
+
+        def has_begun_or_ended() -> bool:
+            status, claim = self.job(job_id, "status, claim")
+            return status != "running" or has_begun(workers, job_id, claim)
+
+        if workers:
+            wait_for(has_begun_or_ended, f"job {job_id} has begun", seconds)
+        else:
+            time.sleep(STARTED_SECONDS)
 
 
 @pytest.fixture

@@ -42,10 +42,10 @@ def test_a_paused_kind_starts_nothing_and_its_running_jobs_finish(bench: Bench) 
 
 def test_a_job_that_waits_for_memory_when_its_kind_is_paused_is_given_back(bench: Bench) -> None:
     worker = bench.start(WORKER_INGEST_BUDGET_MB="600")
-    running = bench.put(BIG, "wait", 3)
+    running = bench.put(BIG, "wait", 5)
     bench.wait(running, "running")
     waiting = bench.put(BIG)
-    bench.wait(waiting, "running")
+    bench.kit.wait_for(waiting, "running")  # it does not begin
     pause(bench.db, BIG.kind, actor="ann", reason="upstream is down")
     bench.wait(waiting, "queued", seconds=1)
     assert bench.job(running, "status") == ("running",)

@@ -63,7 +63,8 @@ def test_jobs_show_while_they_run_and_when_they_have_ended(bench: Bench) -> None
 def test_a_killed_child_shows_in_its_verdict(bench: Bench) -> None:
     _, seen = watched(bench, WORKER_PAUSE_AFTER_KILLS="3")
     bench.wait(bench.put(DEADLY, "be killed"), "dead")
-    assert seen.value("oomph_attempts_total", kind="deadly", verdict="killed") == 3
+    # It is counted once the commit is answered, and seen by others before.
+    assert seen.wait_value("oomph_attempts_total", 3, kind="deadly", verdict="killed") == 3
     assert seen.wait_value("oomph_kind_paused", 1, kind="deadly") == 1
     assert seen.value("oomph_kind_paused", kind="ingest-work") == 0
 

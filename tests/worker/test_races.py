@@ -42,7 +42,7 @@ def test_a_claim_whose_answer_was_lost_is_given_back_uncharged(bench: Bench) -> 
         bench.start(proxy.url, WORKER_CALL_TIMEOUT_SECONDS="1", WORKER_LEASE_SECONDS="60", WORKER_LISTEN="off")
         proxy.swallow(b"on its way")  # its payload stands in the answer to its claim alone
         job_id = bench.put(AGENT, text="on its way")
-        bench.wait(job_id, "running")
+        bench.kit.wait_for(job_id, "running")  # it does not begin
         proxy.cut()
         proxy.heal()
         bench.wait(job_id, "succeeded", seconds=40)
@@ -56,7 +56,7 @@ def test_a_claim_that_is_on_its_way_when_the_shutdown_begins_is_given_back(bench
         worker = bench.start(proxy.url, WORKER_CALL_TIMEOUT_SECONDS="5", WORKER_LEASE_SECONDS="60", WORKER_LISTEN="off")
         proxy.swallow(b"on its way")  # its payload stands in the answer to its claim alone
         job_id = bench.put(AGENT, text="on its way")
-        bench.wait(job_id, "running")
+        bench.kit.wait_for(job_id, "running")  # it does not begin
         worker.signal(signal.SIGTERM)
         worker.wait_log("drained: draining -> terminating")
         proxy.cut()

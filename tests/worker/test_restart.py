@@ -41,7 +41,7 @@ def test_a_server_that_restarts_while_jobs_run_loses_nothing(server: EmbeddedSer
         ends_meanwhile = [bench.put(AGENT, "wait", 3), bench.put(INGEST, "wait", 3)]
         waits = [bench.put(INGEST, "print", text="later") for _ in range(3)]
         for job_id in [*ends_meanwhile, goes_on]:
-            bench.kit.wait_for(job_id, "running")
+            bench.wait(job_id, "running")
         if how == "killed":
             postmaster = Postmaster.of(server.data)
             assert postmaster is not None

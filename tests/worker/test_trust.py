@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
+from jobs.database import LEAST_CONNECT_SECONDS, connect_bound, connection_parameters
 from jobs.store import JobStore
-from supervisor.leases import LeaseKeeper
-from supervisor.trust import Trust
+from supervisor.leases import ANOTHER_SECONDS, ASK_SECONDS, RETRY_SECONDS, LeaseKeeper
+from supervisor.settings import HEARTBEATS_PER_LEASE, Settings
+from supervisor.trust import Trust, renewal_bound
 from tests.jobs.lab import Connection, Worker, hire, until, waiting_for_locks
 
 LEASE, MARGIN = 30.0, 5.0
@@ -44,6 +46,33 @@ def test_what_the_database_says_is_gone_is_gone() -> None:
     trust = Trust(lease=LEASE, margin=MARGIN, registered_at=100)
     trust.lose()
     assert not trust.holds(101)
+
+
+ROOM = [(1, 6), (1, 12), (2, 12), (2, 20), (3, 20), (1, 30), (2, 30), (3, 30), (2, 60), (3, 3_600)]
+
+
+@pytest.mark.parametrize(("hosts", "lease"), ROOM)
+@pytest.mark.parametrize("heartbeats", [HEARTBEATS_PER_LEASE, 4, 6, 24])
+def test_a_connection_that_falls_silent_just_after_a_renewal_costs_no_lease(
+    hosts: int, lease: float, heartbeats: int
+) -> None:
+    """Where all hosts but the last are silent, a second is left for the renewal on the connection that comes about."""
+    heartbeat = lease / heartbeats
+    settings = Settings(
+        database_url="postgresql:///", worker_app="a:b", worker_lease_seconds=lease, worker_heartbeat_seconds=heartbeat
+    )
+    url = "host=" + ",".join("abc"[:hosts])
+    left = lease - settings.lease_margin - heartbeat  # as the renewal begins that is never answered
+    another = ANOTHER_SECONDS + connect_bound(url, LEAST_CONNECT_SECONDS)
+    left -= renewal_bound(left, heartbeat, another) + 2 * ASK_SECONDS + RETRY_SECONDS
+    each = connection_parameters("test", min(left, connect_bound(url, heartbeat)), url)["connect_timeout"]
+    assert left - (hosts - 1) * each >= 1
+
+
+def test_a_renewal_has_a_heartbeats_time_where_the_lease_allows_it() -> None:
+    """A server that answers slowly is not a connection that has fallen silent."""
+    assert renewal_bound(left=15, heartbeat=10, another=4) == 10
+    assert renewal_bound(left=12, heartbeat=10, another=4) == 8
 
 
 @pytest.fixture
