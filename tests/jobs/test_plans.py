@@ -211,7 +211,7 @@ async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore)
         "lost_jobs": {"limit": 100, "passed_over": []},
         "sweep_blocked": {"after": "", "limit": 1000},
         "bury_unknown": {"grace": timedelta(0), "limit": 500},
-        "due_schedules": {"names": ["a"]},
+        "take_schedule": {"name": "a"},
         "enqueue": {name: [value] for name, value in one.items()} | of_task | {"payload": "[{}]"},
         "enqueue_one": one | of_task,
     }
