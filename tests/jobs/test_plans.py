@@ -50,7 +50,7 @@ def fill(db: Connection) -> None:
     db.execute("ANALYZE")
 
 
-def plan(db: Connection, name: str, **parameters: Any) -> list[dict[str, Any]]:
+def plan(db: Connection, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
     """The nodes of the plan of one statement of `jobs/sql`."""
     with db.cursor() as cursor:
         cursor.execute("EXPLAIN (FORMAT JSON) " + statement(name), parameters)
