@@ -384,6 +384,20 @@ MUTATIONS = (
         (f"{KEYS}test_a_claim_takes_the_best_of_a_key_and_parks_the_rest",),
     ),
     Mutation(
+        "a backlog of a key: parked at once",
+        CLAIM,
+        "    PERFORM background_park_behind(places);\n",
+        "",
+        (f"{KEYS}test_a_backlog_of_a_key_is_parked_at_once_and_nothing_else_with_it",),
+    ),
+    Mutation(
+        "a backlog of a key: not behind a job that is just ending",
+        CLAIM,
+        "LIMIT 1 FOR SHARE SKIP LOCKED) AS holder",
+        "LIMIT 1) AS holder",
+        (f"{KEYS}test_no_backlog_is_parked_behind_a_job_that_is_just_ending",),
+    ),
+    Mutation(
         "a concurrency key: the index that two claims cannot get past",
         SCHEMA,
         "CREATE UNIQUE INDEX background_jobs_concurrency",
