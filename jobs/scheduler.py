@@ -60,6 +60,14 @@ class Scheduler:
                         workers,
                         name,
                     )
+            for name, other in await session.fetch("schedules_of_others", app=self._app, names=list(self._schedules)):
+                log.warning(
+                    "schedule %s was of the app %s, and is of %s from now on: if both have workers, each point fires "
+                    "the task of whichever comes first; give one of the two another name",
+                    name,
+                    other,
+                    self._app,
+                )
             for schedule in sorted(self._schedules.values(), key=lambda schedule: schedule.name):
                 await session.fetch(
                     "sync_schedule",

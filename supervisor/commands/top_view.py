@@ -157,7 +157,7 @@ class Screen:
         lost = len(scene.workers) - alive
         speed = rates(self.moments)
         figures = [
-            f"{alive} workers" + (f", {lost} lost" if lost else ""),
+            f"{alive} {'worker' if alive == 1 else 'workers'}" + (f", {lost} lost" if lost else ""),
             f"{sum(kind.running for kind in scene.kinds):,} running",
             *([] if speed.arriving is None else [f"{speed.arriving:,.1f}/s arrive"]),
             *([] if speed.ending is None else [f"{speed.ending:,.1f}/s end"]),

@@ -74,11 +74,17 @@ def serve(database_url: str, address: Address, access: Access) -> None:
             limit_concurrency=MAX_CONNECTIONS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
-        # The server ends in order and raises the signal again afterwards: to be told to stop is not to fail.
-        before = {number: signal.signal(number, _stop_in_order) for number in (signal.SIGTERM, signal.SIGINT)}
+        server = uvicorn.Server(config)
+
+        def stop_in_order(_number: int, _frame: object) -> None:
+            # The server has handlers of its own while it runs; a signal that comes before counts as well. Afterwards it
+            # raises again what it caught, and to be told to stop is not to fail.
+            server.should_exit = True
+
+        before = {number: signal.signal(number, stop_in_order) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             print(f"Background jobs: {_url(listening, address)}", flush=True)
-            uvicorn.Server(config).run(sockets=[listening])
+            server.run(sockets=[listening])
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -99,7 +105,3 @@ def _listen(address: Address) -> socket.socket:
 def _url(listening: socket.socket, address: Address) -> str:
     host, port = listening.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{address.path.rstrip('/')}/"
-
-
-def _stop_in_order(_number: int, _frame: object) -> None:
-    pass

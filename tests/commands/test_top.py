@@ -106,6 +106,17 @@ def test_kinds_are_sorted_and_scrolled_and_the_name_stays_when_columns_go() -> N
     assert names(screen, width=20) == ["b", "a", "c"]
 
 
+def test_the_headline_counts_workers_as_one_says_it() -> None:
+    def headline(*alive: bool) -> str:
+        workers = [worker("a", alive=each) for each in alive]
+        return Screen("place", [Moment(1.0, scene(workers=workers))], NOW).headline()
+
+    assert headline(True) == "place: 1 worker, 0 running"
+    assert headline(True, False) == "place: 1 worker, 1 lost, 0 running"
+    assert headline(True, True) == "place: 2 workers, 0 running"
+    assert headline() == "place: 0 workers, 0 running"
+
+
 def test_a_count_says_where_it_stopped() -> None:
     assert (count(9_999), count(COUNT_LIMIT)) == ("9,999", "10,000+")
 

@@ -134,9 +134,16 @@ class Reader:
 
     def leave(self) -> None:
         """End what still runs."""
-        for process, _ in reversed(self._terminals):
+        stuck = []
+        for process, log in reversed(self._terminals):
             process.send_signal(signal.SIGTERM)
-            process.wait(30)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                stuck.append(log.read_text())
+        assert not stuck, f"did not end within 30 s of SIGTERM: {stuck}"
 
     def _write(self, block: Block) -> None:
         file = self.folder / (block.file or f"line_{block.line}.py")

@@ -285,6 +285,19 @@ async def test_an_app_leaves_the_schedules_of_another_app_alone(db: Connection, 
     assert db.execute("SELECT name FROM background_schedules").fetchall() == [("theirs",)]
 
 
+async def test_who_takes_the_schedule_of_another_app_is_warned_once(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    await scheduler(database, hourly(), hourly("theirs"), name="other").sync()
+    ours = scheduler(database, hourly(), hourly("ours"), name="ours")
+    await ours.sync()
+    await ours.sync()
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [line.partition(":")[0] for line in warnings] == [
+        "schedule hourly was of the app other, and is of ours from now on"
+    ]
+
+
 async def test_without_schedules_a_tick_asks_for_nothing(database: Database) -> None:
     ours = scheduler(database)
     await ours.sync()

@@ -104,6 +104,33 @@ def test_it_serves_those_with_a_token_and_ends_in_order_while_they_watch(url: st
         httpx.get(address)
 
 
+TOLD_TO_STOP_AS_IT_STARTS = """
+import os, signal, sys
+
+class Told:
+    def write(self, text):
+        written = sys.__stdout__.write(text)
+        if text.startswith("Background jobs: "):
+            os.kill(os.getpid(), signal.{name})
+        return written
+
+    def flush(self):
+        sys.__stdout__.flush()
+
+sys.stdout = Told()
+from supervisor.commands import main
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_it_ends_in_order_where_it_is_told_to_before_it_serves(url: str, name: str) -> None:
+    script = TOLD_TO_STOP_AS_IT_STARTS.replace("{name}", name)
+    with running("-c", script, "page", "--port", "0", DATABASE_URL=url) as process:
+        address_of(process)
+        assert process.wait(timeout=20) == 0
+
+
 def test_an_app_that_holds_the_page_can_be_stopped_while_somebody_watches(url: str) -> None:
     with running("-m", "uvicorn", "tests.page.mounted:app", "--port", "0", DATABASE_URL=url) as process:
         assert process.stderr is not None
