@@ -178,9 +178,10 @@ class Recovery:
         rows = await self._database.fetch("bury_unknown", grace=self._grace, limit=BURY_BATCH)
         for job_id, kind in rows:
             log.error(
-                "job %s is dead: no live worker knows the kind %s. If its own are only being restarted: set "
-                "WORKER_UNKNOWN_KIND_GRACE_SECONDS (here %g) on every worker of this database, then "
-                "`oomph jobs retry %s --actor NAME`",
+                "job %s is dead: no live worker knows the kind %s. Start one whose app has a handler for it, start "
+                "those anew that run since before it had one, or, if the name is misspelt, enqueue by the right one. "
+                "If its workers were only being restarted, set WORKER_UNKNOWN_KIND_GRACE_SECONDS (here %g) on every "
+                "worker of this database. Then `oomph jobs retry %s --actor NAME`",
                 job_id,
                 kind,
                 self._grace.total_seconds(),

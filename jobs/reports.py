@@ -56,7 +56,10 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """One kind. `pool` and the defaults are None until a worker has declared it."""
+    """One kind. `pool` and the defaults are None until a worker has declared it.
+
+    `max_per_organization` None is no bound. What is kept: zero is for ever, None what the settings of workers say.
+    """
 
     kind: str
     pool: str | None
@@ -71,6 +74,10 @@ class KindRow:
     max_attempts: int | None
     timeout: timedelta | None
     important: bool
+    max_per_organization: int | None
+    keep_succeeded: timedelta | None
+    keep_dead: timedelta | None
+    keep_cancelled: timedelta | None
 
 
 @dataclass(frozen=True, slots=True)

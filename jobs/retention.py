@@ -13,7 +13,9 @@ Nothing here is itself a job.
 
 import logging
 import time
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
@@ -44,17 +46,30 @@ class Step:
     seen: int
     removed: int
     ended: bool
+    jobs: Mapping[str, int] = field(default_factory=dict, compare=False)  # that were removed, by how they had ended
+    records: Mapping[str, int] = field(default_factory=dict, compare=False)  # that were removed besides, by their table
+
+
+def _tell_nobody(step: Step) -> None: ...
 
 
 class RetentionWalk:
     """One worker's part in the walk.
 
     `retention` holds for jobs whose kind does not declare its own, `records` for notices and the audit; zero is for
-    ever.
+    ever. `on_step` is told of each step, once it is committed.
     """
 
-    def __init__(self, database: Database, retention: Retention, *, records: timedelta) -> None:
+    def __init__(
+        self,
+        database: Database,
+        retention: Retention,
+        *,
+        records: timedelta,
+        on_step: Callable[[Step], None] = _tell_nobody,
+    ) -> None:
         self._database = database
+        self._on_step = on_step
         self._retention = retention
         self._records = records
         self._rows = MAX_ROWS
@@ -68,6 +83,7 @@ class RetentionWalk:
         took = time.monotonic() - began
         if step is None:
             return LAP_SECONDS
+        self._on_step(step)
         self._fit(step, took)
         self._removed += step.removed
         if not step.ended:
@@ -100,12 +116,14 @@ class RetentionWalk:
             except errors.QueryCanceled:
                 return Step(0, 0, ended=False)  # `_fit` asks for less
             seen, removed, last, kept, are_young, newest = found[0]
+            records = Counter[str]()
             to = last if seen == self._rows else position + span
-            await session.fetch("trim_attempts", after=position, to=to, keep=KEPT_ATTEMPTS, limit=MAX_ROWS)
+            trimmed = await session.fetch("trim_attempts", after=position, to=to, keep=KEPT_ATTEMPTS, limit=MAX_ROWS)
+            records["background_attempts"] += trimmed[0][0]
             lowest = kept if lowest is None else lowest
             ended = newest is None or to >= newest or are_young
             if ended:
-                await self._remove_records(session)
+                records += await self._remove_records(session)
                 # At times from the very first id: rows may have come to lie below, as after a TRUNCATE of the table.
                 start = 0 if is_whole_due else max(0, start if lowest is None else lowest - 1)
                 to, lowest = start, None
@@ -114,15 +132,17 @@ class RetentionWalk:
                 position=to,
                 lowest=lowest,
                 start=start,
-                removed=removed,
+                removed=len(removed),
                 whole=ended and is_whole_due,
             )
-            return Step(seen, removed, ended)
+            return Step(seen, len(removed), ended, Counter(removed), records)
 
-    async def _remove_records(self, session: Session) -> None:
+    async def _remove_records(self, session: Session) -> Counter[str]:
+        removed = Counter[str]()
         if self._records:
-            for records in ("remove_notices", "remove_audit"):
-                await session.fetch(records, keep=self._records, limit=RECORDS)
+            for table, query in (("background_notices", "remove_notices"), ("background_audit", "remove_audit")):
+                removed[table] += len(await session.fetch(query, keep=self._records, limit=RECORDS))
+        return removed
 
     def _fit(self, step: Step, took: float) -> None:
         if step.seen:

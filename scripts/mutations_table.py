@@ -384,6 +384,20 @@ MUTATIONS = (
         (f"{KEYS}test_a_claim_takes_the_best_of_a_key_and_parks_the_rest",),
     ),
     Mutation(
+        "a backlog of a key: parked at once",
+        CLAIM,
+        "    PERFORM background_park_behind(places);\n",
+        "",
+        (f"{KEYS}test_a_backlog_of_a_key_is_parked_at_once_and_nothing_else_with_it",),
+    ),
+    Mutation(
+        "a backlog of a key: not behind a job that is just ending",
+        CLAIM,
+        "LIMIT 1 FOR SHARE SKIP LOCKED) AS holder",
+        "LIMIT 1) AS holder",
+        (f"{KEYS}test_no_backlog_is_parked_behind_a_job_that_is_just_ending",),
+    ),
+    Mutation(
         "a concurrency key: the index that two claims cannot get past",
         SCHEMA,
         "CREATE UNIQUE INDEX background_jobs_concurrency",
@@ -527,11 +541,18 @@ MUTATIONS = (
         (f"{SCHEDULER}test_a_changed_expression_or_zone_is_a_new_revision_on_its_own_points",),
     ),
     Mutation(
-        "cron: what this host cannot read of a schedule is left to others",
+        "a schedule that fails: it is not waited for",
         "jobs/scheduler.py",
-        "            self._ticked.discard(name)\n",
+        "if self._aside.get(name, now) <= now",
         "",
-        (f"{SCHEDULER}test_what_this_worker_cannot_read_of_a_later_declaration_is_left_to_others",),
+        (f"{SCHEDULER}test_a_schedule_that_fails_is_told_once_and_leaves_all_others_alone[the zone]",),
+    ),
+    Mutation(
+        "a schedule that fails: the others are fired",
+        "jobs/scheduler.py",
+        "        except Exception as error:  # noqa: BLE001",
+        "        except ZeroDivisionError as error:  # noqa: BLE001",
+        (f"{SCHEDULER}test_a_schedule_that_fails_is_told_once_and_leaves_all_others_alone[the zone]",),
     ),
     Mutation(
         "an occurrence: its uniqueness",
@@ -556,7 +577,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an occurrence: the lock of the schedule",
-        "jobs/sql/due_schedules.sql",
+        "jobs/sql/take_schedule.sql",
         "   FOR UPDATE SKIP LOCKED",
         "",
         (f"{SCHEDULER}test_a_schedule_whose_row_somebody_holds_does_not_delay_the_others",),

@@ -104,7 +104,9 @@ class Worker:
         self._meter = Meter(pools, [kind for pool in pools for kind in app.kinds(pool)])
         self._recovery = Recovery(self._database, self._store, unknown_kind_grace=grace, on_rescued=self._on_rescued)
         records = timedelta(days=settings.worker_retention_records_days)
-        self._retention = RetentionWalk(self._database, settings.retention, records=records)
+        self._retention = RetentionWalk(
+            self._database, settings.retention, records=records, on_step=self._meter.removed
+        )
         self._scheduler = Scheduler(self._database, app, name=settings.worker_app)
         self._outcomes = OutcomeWriter(self._store, self._meter, self._along)
         self._ingest: IngestPool | None = None

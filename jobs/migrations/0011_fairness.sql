@@ -193,6 +193,62 @@ BEGIN
       FROM chosen AS c;
 END $$;
 
+-- Where most of a claim's candidates cannot start because their key has a running job, there is a backlog of that key: what
+-- follows them is marked as blocked with them. A claim alone marks as many as it has slots, and of a bounded line as many as
+-- that has room for, one: ten thousand jobs of a key held up those behind them for ten thousand claims. The candidates, which
+-- the caller has locked, are left to it. A thousand jobs are looked at, in the queues of the candidates, from these on.
+CREATE FUNCTION background_park_behind(places tid[]) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    longest constant integer := 1000; -- jobs: some ten milliseconds, if all are marked
+BEGIN
+    WITH stuck AS MATERIALIZED (
+        SELECT job.kind::text AS kind, job.priority::smallint AS priority, job.organization_id,
+               job.organization_id IS NULL AS is_nobodys, job.run_after, job.id, job.concurrency_key
+          FROM unnest(places) AS given (place) JOIN background_jobs AS job ON job.ctid = given.place
+         WHERE job.concurrency_key IS NOT NULL
+           AND EXISTS (SELECT 1 FROM background_jobs AS busy
+                        WHERE busy.status = 'running' AND busy.concurrency_key = job.concurrency_key)
+    ), held AS MATERIALIZED (
+        -- FOR SHARE: the running job cannot end before the mark below commits, and its end sees the mark.
+        SELECT holder.concurrency_key
+          FROM (SELECT DISTINCT s.concurrency_key FROM stuck AS s
+                 WHERE 2 * (SELECT count(*) FROM stuck) > cardinality(places)) AS key
+         CROSS JOIN LATERAL (
+               SELECT busy.concurrency_key FROM background_jobs AS busy
+                WHERE busy.status = 'running' AND busy.concurrency_key = key.concurrency_key
+                LIMIT 1 FOR SHARE SKIP LOCKED) AS holder
+    ), queue AS MATERIALIZED (
+        SELECT each.*, ceil(longest::numeric / count(*) OVER ())::integer AS share
+          FROM (SELECT DISTINCT ON (s.kind, s.priority, s.organization_id) s.*
+                  FROM stuck AS s JOIN held ON held.concurrency_key = s.concurrency_key
+                 ORDER BY s.kind, s.priority, s.organization_id, s.run_after, s.id) AS each
+    ), behind AS MATERIALIZED (
+        SELECT job.ctid AS place
+          FROM queue
+         CROSS JOIN LATERAL (
+               (SELECT next.ctid AS place, next.concurrency_key FROM background_jobs AS next
+                 WHERE NOT queue.is_nobodys AND next.kind = queue.kind AND next.priority = queue.priority
+                   AND next.organization_id COLLATE "C" = queue.organization_id AND next.organization_id IS NOT NULL
+                   AND next.status = 'queued' AND NOT next.blocked AND next.run_after <= statement_timestamp()
+                   AND (next.run_after, next.id) > (queue.run_after, queue.id)
+                 ORDER BY next.run_after, next.id LIMIT queue.share)
+               UNION ALL
+               (SELECT next.ctid, next.concurrency_key FROM background_jobs AS next
+                 WHERE queue.is_nobodys AND next.kind = queue.kind AND next.priority = queue.priority
+                   AND (next.organization_id IS NULL) = queue.is_nobodys
+                   AND next.status = 'queued' AND NOT next.blocked AND next.run_after <= statement_timestamp()
+                   AND (next.run_after, next.id) > (queue.run_after, queue.id)
+                 ORDER BY next.run_after, next.id LIMIT queue.share)) AS due
+          JOIN background_jobs AS job ON job.ctid = due.place
+         WHERE due.concurrency_key IN (SELECT h.concurrency_key FROM held AS h)
+           AND job.concurrency_key = due.concurrency_key AND job.status = 'queued' AND NOT job.blocked
+           AND job.ctid <> ALL (places)
+           FOR UPDATE OF job SKIP LOCKED
+    )
+    UPDATE background_jobs AS job SET blocked = true FROM behind WHERE job.ctid = behind.place;
+END $$;
+
 -- Invariants 3 (charged once: the claim itself pays), 5 (one at a time per concurrency key) and 6 (a paused kind starts
 -- nothing). One batch for one pool, by priority, then run_after, then id; where jobs in lines are among more than it can
 -- take, they take turns. The kind's declaration decides the pool, so
@@ -304,6 +360,7 @@ BEGIN
           FROM claimed AS c ORDER BY c.priority, c.run_after, c.id;
         RETURN;
     END IF;
+    PERFORM background_park_behind(places);
     RETURN QUERY
     WITH placed AS MATERIALIZED (
         SELECT job.ctid AS place, job.concurrency_key, taken.generation, taken.limited,

@@ -30,7 +30,10 @@ WITH RECURSIVE queued_kind AS (
 UPDATE background_jobs AS job
    SET status = 'dead', finished_at = clock_timestamp(),
        error = jsonb_build_object('type', 'UnknownKind', 'frames', '',
-                                  'message', 'no live worker knows the kind ' || job.kind)
+                                  'message', 'no live worker knows the kind ' || job.kind || ': start one whose app has '
+                                  'a handler for it, or start those anew that run since before it had one, or enqueue '
+                                  'by its right name; then retry this job. While workers are only being restarted, '
+                                  'WORKER_UNKNOWN_KIND_GRACE_SECONDS lets such jobs wait')
   FROM victim
  WHERE job.id = victim.id AND EXISTS (SELECT 1 FROM live)
 RETURNING job.id, job.kind::text

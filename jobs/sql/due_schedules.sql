@@ -1,8 +1,4 @@
--- Invariant 7: whoever holds the row fires the occurrence; the others skip it.
-SELECT name, every, cron, timezone, misfire, overlap, grace, next_occurrence, clock_timestamp(),
-       EXISTS (SELECT 1 FROM background_jobs AS job
-                WHERE job.schedule = s.name AND job.status IN ('queued', 'running'))
-  FROM background_schedules AS s
+-- Which of these schedules are due; each is then taken by itself.
+SELECT name FROM background_schedules
  WHERE name = ANY (%(names)s::text[]) AND next_occurrence <= clock_timestamp()
  ORDER BY name
-   FOR UPDATE SKIP LOCKED

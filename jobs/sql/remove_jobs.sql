@@ -1,7 +1,7 @@
 -- Removes what of the next jobs, by id, has been finished for longer than its status and kind are kept; a time of zero
 -- keeps for ever. Waits for nobody: a row that somebody holds is left to the next lap. Invariant 7: the newest occurrence
--- of a schedule stays while there is the schedule. Answers how many jobs it has seen and removed, the last one seen, the
--- first one kept, whether all were too young to look any further, and the newest job of all.
+-- of a schedule stays while there is the schedule. Answers how many jobs it has seen, how each that it removed had ended,
+-- the last one seen, the first one kept, whether all were too young to look any further, and the newest job of all.
 WITH seen AS MATERIALIZED (
     SELECT job.id, job.kind::text AS kind, job.status::text AS status, job.created_at, job.schedule, job.occurrence
       FROM background_jobs AS job
@@ -23,7 +23,7 @@ WITH seen AS MATERIALIZED (
                                      WHERE newest.schedule = judged.schedule))
        FOR UPDATE OF job SKIP LOCKED
 ), removed AS (
-    DELETE FROM background_jobs AS job USING old WHERE job.id = old.id RETURNING job.id
+    DELETE FROM background_jobs AS job USING old WHERE job.id = old.id RETURNING job.id, job.status::text AS status
 ), shortest AS (
     SELECT min(keep) AS keep FROM (
            SELECT unnest(ARRAY[%(succeeded)s::interval, %(dead)s::interval, %(cancelled)s::interval]) AS keep
@@ -31,7 +31,7 @@ WITH seen AS MATERIALIZED (
            SELECT unnest(ARRAY[k.keep_succeeded, k.keep_dead, k.keep_cancelled]) FROM background_kinds AS k
            ) AS each WHERE keep > interval '0'
 )
-SELECT (SELECT count(*) FROM seen), (SELECT count(*) FROM removed), (SELECT max(id) FROM seen),
+SELECT (SELECT count(*) FROM seen), ARRAY(SELECT r.status FROM removed AS r), (SELECT max(id) FROM seen),
        (SELECT min(id) FROM seen WHERE id NOT IN (SELECT r.id FROM removed AS r)),
        coalesce((SELECT bool_and(seen.created_at > statement_timestamp() - shortest.keep) FROM seen),
                 shortest.keep IS NULL),

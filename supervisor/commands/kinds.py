@@ -24,7 +24,11 @@ def list_kinds(
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
 ) -> None:
-    """List kinds: paused or running, and kills in a row."""
+    """List kinds: paused or running, and kills in a row.
+
+    PER ORG bounds how many jobs of one organisation run at once. KEPT is how long finished jobs stay, where a kind does
+    not leave that to the settings of workers. Either is shown where a kind declares it, and always by --json.
+    """
     from jobs import reports
 
     with connected(database, embedded) as connection:
@@ -32,11 +36,14 @@ def list_kinds(
     if as_json:
         print_json(rows)
         return
+    bounded = [row.max_per_organization is not None for row in rows]
     columns: list[Column[KindRow]] = [
         Column("KIND", lambda row: row.kind),
         Column("POOL", lambda row: row.pool),
         Column("STATE", _state, style=lambda row: "red" if row.paused_at else ""),
         Column("KILLS", lambda row: row.kill_streak, right=True),
+        *([Column("PER ORG", lambda row: row.max_per_organization, right=True)] if any(bounded) else []),
+        *([Column("KEPT", _kept)] if any(map(_kept, rows)) else []),
         Column("PAUSED (UTC)", lambda row: row.paused_at),
         Column("BY", lambda row: row.paused_by),
         Column("REASON", lambda row: row.pause_reason, flexible=True),
@@ -99,6 +106,13 @@ def resume_kind(
         typer.echo(f"kind {shown(kind)} lets one job through; `oomph kinds list` shows what comes of it")
     else:
         typer.echo(f"kind {shown(kind)} runs again")
+
+
+def _kept(row: "KindRow") -> str:
+    times = {"succeeded": row.keep_succeeded, "dead": row.keep_dead, "cancelled": row.keep_cancelled}
+    return ", ".join(
+        f"{status} {shown(keep) if keep else 'for ever'}" for status, keep in times.items() if keep is not None
+    )
 
 
 def _state(row: "KindRow") -> str:

@@ -1,7 +1,8 @@
 """Every metric of a worker. Names and units are Prometheus' own: seconds, bytes, and `_total` for what only grows.
 
-The labels are bounded: pools and verdicts are closed sets, and kinds are those that workers declare, so many at most as
-`jobs.queue_sample` and `supervisor.monitor.meter` say. No job, organisation or worker id is ever a label.
+The labels are bounded: pools, verdicts, states and tables are closed sets, and kinds are those that workers declare, so
+many at most as `jobs.queue_sample` and `supervisor.monitor.meter` say. No job, organisation or worker id is ever a
+label.
 
 What is told of the queue is the database's and not this worker's: every worker tells the same, so take the `max` of it
 over workers and never the sum.
@@ -21,6 +22,18 @@ LOOP_LAG = Family(
     "oomph_loop_lag_seconds", "histogram", "How late the event loop came to a call, asked ten times a second."
 )
 NOTIFY = Family("oomph_notify_round_trip_seconds", "gauge", "The last notification's way through PostgreSQL and back.")
+JOBS_REMOVED = Family(
+    "oomph_jobs_removed_total",
+    "counter",
+    "Finished jobs that this worker removed, as old as their retention says, by how they had ended.",
+    ("status",),
+)
+RECORDS_REMOVED = Family(
+    "oomph_records_removed_total",
+    "counter",
+    "Notices and audit records that this worker removed as too old, and old attempts of jobs that stay.",
+    ("table",),
+)
 LEASE = Family("oomph_lease_margin_seconds", "gauge", "For how long this worker may still trust its lease.")
 CLOCK = Family("oomph_clock_offset_seconds", "gauge", "How far the database's clock is ahead of this host's.")
 
@@ -68,7 +81,7 @@ SAMPLE_OK = Family(
 SAMPLE_SECONDS = Family("oomph_queue_sample_seconds", "gauge", "What the last look at the queue took.")
 
 CATALOG = (
-    *(ATTEMPTS, RUN, WAIT, CLAIM, OUTCOME, LOOP_LAG, NOTIFY, LEASE, CLOCK),
+    *(ATTEMPTS, RUN, WAIT, CLAIM, OUTCOME, JOBS_REMOVED, RECORDS_REMOVED, LOOP_LAG, NOTIFY, LEASE, CLOCK),
     *(SLOTS, SLOTS_IN_USE, CHILDREN, CHILDREN_MEMORY, LARGEST_CHILD, TEMPLATE_UP, TEMPLATE_RESTARTS),
     *(WORKER_MEMORY, WORKER_CPU, READY, INFO),
     *(QUEUED, QUEUED_LIMIT, OLDEST, PAUSED, STREAK, KINDS_LEFT_OUT, SAMPLE_OK, SAMPLE_SECONDS),

@@ -4,11 +4,12 @@ A batch is timed and counted as one; of a success no more is done than to keep i
 """
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from jobs.activity import JOB_BOUNDS, PEAK_BOUNDS_MB
 from jobs.outcome import AttemptReport, Verdict
+from jobs.retention import Step
 from jobs.store import ClaimedJob
 from jobs.task import Pool
 from supervisor.monitor.histogram import Histogram
@@ -71,6 +72,8 @@ class Meter:
         self.claims = {pool: Histogram(CALL_BOUNDS) for pool in pools}
         self.writes = Histogram(CALL_BOUNDS)
         self.lag = Histogram(LAG_BOUNDS)
+        self.jobs_removed = Counter(succeeded=0, dead=0, cancelled=0)
+        self.records_removed = Counter(background_attempts=0, background_notices=0, background_audit=0)
 
     def claimed(self, pool: Pool, jobs: Sequence[ClaimedJob], seconds: float) -> None:
         """A claim took so long and came back with these."""
@@ -104,6 +107,11 @@ class Meter:
     def wrote(self, seconds: float) -> None:
         """One statement with outcomes took so long."""
         self.writes.observe(seconds)
+
+    def removed(self, step: Step) -> None:
+        """Retention took a step here."""
+        self.jobs_removed.update(step.jobs)
+        self.records_removed.update(step.records)
 
     def lagged(self, seconds: float) -> None:
         """The loop came so late to what it was asked to do at once."""

@@ -22,3 +22,5 @@ def tell_meter(page: Page, meter: Meter) -> None:
     page.add_histograms(catalog.CLAIM, [((pool,), claims) for pool, claims in meter.claims.items()])
     page.add_histograms(catalog.OUTCOME, [((), meter.writes)])
     page.add_histograms(catalog.LOOP_LAG, [((), meter.lag)])
+    page.add(catalog.JOBS_REMOVED, [((status,), count) for status, count in meter.jobs_removed.items()])
+    page.add(catalog.RECORDS_REMOVED, [((table,), count) for table, count in meter.records_removed.items()])

@@ -35,6 +35,23 @@ def test_pause_and_resume_change_the_kind_and_are_audited(oomph: Oomph, db: Conn
     ]
 
 
+def test_a_list_of_kinds_shows_what_they_declare_of_organisations_and_retention(oomph: Oomph, db: Connection) -> None:
+    db.execute("INSERT INTO background_kinds (kind, pool) VALUES ('greet', 'system')")
+    assert oomph("kinds", "list").out.split()[2:5] == ["STATE", "KILLS", "PAUSED"]
+    (kind,) = oomph("kinds", "list", "--json").json
+    declared = ("max_per_organization", "keep_succeeded", "keep_dead", "keep_cancelled")
+    assert [kind[name] for name in declared] == [None] * 4
+    db.execute(
+        "INSERT INTO background_kinds (kind, pool, max_per_organization, keep_succeeded, keep_dead)"
+        " VALUES ('parse', 'ingest', 2, '36 hours', '0')"
+    )
+    head, greet, parse = oomph("kinds", "list").out.splitlines()
+    assert "PER ORG  KEPT " in head
+    assert greet.split() == ["greet", "system", "running", "0"]
+    assert parse.split(maxsplit=5)[4:] == ["2", "succeeded 1 d 12 h, dead for ever"]
+    assert [oomph("kinds", "list", "--json").json[1][name] for name in declared] == [2, 129_600, 0, None]
+
+
 def test_resume_with_a_probe_keeps_the_pause(oomph: Oomph, db: Connection) -> None:
     oomph("kinds", "pause", "greet", "--actor", "ada")
     told = oomph("kinds", "resume", "greet", "--probe", "--actor", "ada").out

@@ -47,10 +47,14 @@ class SystemdHost:
         self._pid = pid
 
     def systemctl(self, *arguments: str, seconds: float = 60) -> str:
-        command = ["nsenter", "-t", str(self._pid), "-m", "-p", "-C", "-r", "-w", "systemctl", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+        return self.run("systemctl", *arguments, seconds=seconds)
+
+    def run(self, *command: str, seconds: float = 60) -> str:
+        """Run a command there, as root; its output. Raises `AssertionError` with the log where it fails."""
+        inside = ["nsenter", "-t", str(self._pid), "-m", "-p", "-C", "-r", "-w", *command]
+        done = subprocess.run(inside, capture_output=True, text=True, timeout=seconds, check=False)
         if done.returncode != 0:
-            raise AssertionError(f"systemctl {' '.join(arguments)}: {done.stderr}\n{self.log()[-6000:]}")
+            raise AssertionError(f"{' '.join(command)}: {done.stderr}\n{self.log()[-6000:]}")
         return done.stdout
 
     def show(self, unit: str, *properties: str) -> dict[str, str]:

@@ -2,12 +2,14 @@
 
 import pwd
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -19,8 +21,10 @@ from pools.procfs import cgroup2_folder, slurp
 from supervisor.testing import wait_for
 from supervisor.testing.processes import FAST
 from tests.deploy import host_copy
+from tests.deploy.files import DEPLOY, UNIT
 from tests.deploy.host_copy import open_to_all
 from tests.deploy.systemd_host import LOG, SHOW_PYTHON, UNITS, SystemdHost, booted
+from tests.docs.pages import blocks, commands
 from tests.proxy import Proxy
 from tests.worker.app import AGENT, HURRIED_INGEST, INGEST
 from tests.worker.conftest import Bench
@@ -38,6 +42,11 @@ def why_no_systemd_runs() -> str | None:
     if cgroup2_folder("0::/\n", slurp("/proc/self/mountinfo")) is None:
         return "no cgroup v2 is mounted here"
     return host_copy.why_not()
+
+
+def needs_its_python_shown() -> bool:
+    """Whether `ProtectHome=yes` would hide it."""
+    return sys.base_prefix.startswith(("/root", "/home"))
 
 
 @pytest.fixture
@@ -74,6 +83,28 @@ def test_the_worker_is_hardened(units: Path) -> None:
     assert float(found[1]) <= MOST_EXPOSED, told
 
 
+def doctors_line() -> list[str]:
+    """What the README gives to look at a host with, as words."""
+    (line,) = (
+        command
+        for block in blocks(DEPLOY / "README.md")
+        for command, _ in commands(block.text)
+        if command.startswith("systemd-run ")
+    )
+    return shlex.split(line.replace("\\\n", ""))
+
+
+def test_the_doctor_is_run_with_the_settings_of_the_unit() -> None:
+    words = doctors_line()
+    given = [value for option, value in pairwise(words) if option in ("-p", "-E")]
+    unit = UNIT.read_text().replace("%S", "/var/lib").replace("%i", "ingest").replace("%I", "ingest").splitlines()
+    assert [each for each in given if each not in unit and f"Environment={each}" not in unit] == []
+    # And what the doctor looks at is all there.
+    looked_at = r"(User|Group|StateDirectory|WorkingDirectory|EnvironmentFile|Delegate|TasksMax|Limit\w+)="
+    assert [line for line in unit if re.match(looked_at, line) and line not in given] == []
+    assert words[-2:] == [re.findall(r"^ExecStart=(\S+)", UNIT.read_text(), re.MULTILINE)[0], "doctor"]
+
+
 @dataclass
 class Deployment:
     host: SystemdHost
@@ -95,7 +126,7 @@ def deployment(url: str, tmp_path: Path) -> Iterator[Deployment]:
         host = stack.enter_context(booted(tmp_path / "host", open_to_all(proxy), settings))
         for unit in ("oomph-worker@.service", "oomph-migrate.service"):
             host.drop_in(unit, QUICK)
-            if sys.base_prefix.startswith(("/root", "/home")):
+            if needs_its_python_shown():
                 host.drop_in(unit, SHOW_PYTHON, "python")
         yield Deployment(host, Bench(url, tmp_path, stack))
 
@@ -118,6 +149,33 @@ def test_systemd_starts_watches_and_drains_a_worker(deployment: Deployment) -> N
     assert bench.job(running, "status, attempt") == ("succeeded", 1)
     assert host.show(unit, "ActiveState", "Result") == {"ActiveState": "inactive", "Result": "success"}
     assert host.cgroups(unit) == {}
+
+
+def test_the_line_for_the_doctor_looks_at_the_host_as_the_unit_would(deployment: Deployment) -> None:
+    line = doctors_line()
+    # Without a message bus, which this host lacks, its type is what waits for a unit; and no target is started.
+    swaps = {"--wait": "--property=Type=oneshot", "--pipe": f"--property=StandardOutput=append:{LOG}"}
+    words = [swaps.get(word, word) for word in line]
+    words[1:1] = ["-p", "DefaultDependencies=no"]
+    if needs_its_python_shown():
+        words[words.index("ProtectHome=yes")] = "ProtectHome=tmpfs"
+        words[1:1] = ["-p", f"BindReadOnlyPaths={sys.base_prefix}"]
+    deployment.host.run(*words)
+    found = {line[:20].strip(): line[20:] for line in deployment.host.log().splitlines()}
+    assert found["user"] == "ok       jobs run as the worker's own user, which is not root"
+    assert found["app"].startswith("ok       tests.worker.app:app")
+    assert re.match(r"ok       \S+/run-\S+\.service: a leaf for each child", found["cgroup delegation"])
+    assert found["database"].startswith("ok ")
+
+
+def test_a_python_that_the_services_user_may_not_run_shows_as_the_page_says(deployment: Deployment) -> None:
+    host = deployment.host
+    host.copy.run("sh", "-c", "mkdir -p /root/python && cp /bin/true /root/python/python && chmod 700 /root")
+    host.copy.run("ln", "-sf", "/root/python/python", "/opt/oomph/bin/python")
+    assert host.show("oomph-migrate", "Result")["Result"] == "success"
+    with pytest.raises(AssertionError, match="oomph-migrate"):
+        host.systemctl("start", "oomph-migrate")
+    assert host.show("oomph-migrate", "ExecMainStatus") == {"ExecMainStatus": "203"}
 
 
 def test_systemd_replaces_a_worker_that_is_blocked(deployment: Deployment) -> None:

@@ -1,4 +1,6 @@
-"""Reads the pages of `docs/` as a person does who types what stands there: from the top, in one folder.
+"""Reads the pages of the site as a person does who types what stands there: from the top, in one folder.
+
+A page of an example, `examples/*/README.md`, is read in a copy of that folder, and its port 8000 is one that is free.
 
 What a fenced block does is told by its language, and by a comment `<!-- test: ... -->` on the line before it:
 
@@ -15,6 +17,7 @@ text        is nothing that runs.
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,9 +28,12 @@ from pathlib import Path
 import psycopg
 
 from supervisor.testing.waiting import wait_for
+from tests.examples.site import as_url, free_port
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+# Pages that lie beside what they tell of, and are included by one of `docs/`.
+ELSEWHERE = (ROOT / "deploy" / "README.md", *sorted((ROOT / "examples").glob("*/README.md")))
 BIN = Path(sys.executable).parent
 RUNNABLE = {"python", "console", "sql"}
 COMMAND_SECONDS = 60
@@ -62,7 +68,7 @@ class Block:
 
 def pages() -> list[Path]:
     """Every page of the site."""
-    return sorted(DOCS.rglob("*.md"))
+    return [*sorted(DOCS.rglob("*.md")), *ELSEWHERE]
 
 
 def blocks(page: Path) -> Iterator[Block]:
@@ -101,6 +107,12 @@ class Reader:
         if any("--embedded" in block.text for block in blocks(page)):  # it brings its own, and names it
             del self.environment["DATABASE_URL"]
         self.environment |= {"WORKER_INGEST_MEMORY_MB": "256", "WORKER_INGEST_CONCURRENCY": "1"}
+        self._port: int | None = None
+        if page.parent.parent == ROOT / "examples":
+            shutil.copytree(page.parent, folder, dirs_exist_ok=True)
+            self._port = free_port()
+            self.environment |= {"DATABASE_URL": as_url(url), "PYTHONUNBUFFERED": "1"}  # lines come, as in a terminal
+        self._given = set(folder.glob("*.py"))
         self._terminals: list[tuple[subprocess.Popen[bytes], Path]] = []
         self._typed = ""  # what changes the shell itself: exports, changes of the folder
 
@@ -117,7 +129,8 @@ class Reader:
                 self._type(command, expected, block.test)
 
     def files(self) -> list[Path]:
-        return sorted(self.folder.glob("*.py"))
+        """What the page had written."""
+        return sorted(set(self.folder.glob("*.py")) - self._given)
 
     def leave(self) -> None:
         """End what still runs."""
@@ -139,6 +152,8 @@ class Reader:
             self._type(f"python {file.name}", "", "")
 
     def _type(self, command: str, expected: str, test: str) -> None:
+        if self._port is not None:
+            command = re.sub(r"\b8000\b", str(self._port), command)
         if command.startswith(("export ", "cd ")):
             if command.endswith("=..."):
                 command = command.replace("...", shlex.quote(self._told_url()))

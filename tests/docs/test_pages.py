@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import BIN, DOCS, RUNNABLE, Reader, blocks, commands, pages, printed
+from tests.docs.pages import BIN, ROOT, RUNNABLE, Reader, blocks, commands, pages, printed
 
-PAGES = [str(page.relative_to(DOCS)) for page in pages()]
-WITH_CODE = [page for page in PAGES if any(b.language in RUNNABLE and not b.skipped for b in blocks(DOCS / page))]
+PAGES = [str(page.relative_to(ROOT)) for page in pages()]
+WITH_CODE = [page for page in PAGES if any(b.language in RUNNABLE and not b.skipped for b in blocks(ROOT / page))]
 
 
 @pytest.fixture(scope="session")
@@ -30,15 +30,15 @@ def desk() -> Iterator[Path]:
 
 
 # Each takes seconds, for workers and commands that start.
-IN_EVERY_RUN = {"tutorial.md"}
+IN_EVERY_RUN = {"docs/tutorial.md"}
 READ = [page if page in IN_EVERY_RUN else pytest.param(page, marks=pytest.mark.whole) for page in WITH_CODE]
 
 
 @pytest.mark.parametrize("page", READ)
 def test_what_a_page_says_can_be_typed(page: str, url: str, desk: Path, type_cache: Path) -> None:
-    reader = Reader(desk, url, DOCS / page)
+    reader = Reader(desk, url, ROOT / page)
     try:
-        for block in blocks(DOCS / page):
+        for block in blocks(ROOT / page):
             if block.language in RUNNABLE and block.skipped is None:
                 reader.read(block)
     finally:
@@ -57,7 +57,7 @@ def test_what_a_page_says_can_be_typed(page: str, url: str, desk: Path, type_cac
 
 @pytest.mark.parametrize(
     ("where", "why"),
-    [(f"docs/{page}:{block.line}", block.skipped) for page in PAGES for block in blocks(DOCS / page) if block.skipped],
+    [(f"{page}:{block.line}", block.skipped) for page in PAGES for block in blocks(ROOT / page) if block.skipped],
 )
 def test_what_is_not_run_says_why(where: str, why: str) -> None:
     """So that nobody takes the pages for more than they are."""
@@ -66,11 +66,11 @@ def test_what_is_not_run_says_why(where: str, why: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_has_only_blocks_that_somebody_reads(page: str) -> None:
-    text = (DOCS / page).read_text()
-    for block in blocks(DOCS / page):
+    text = (ROOT / page).read_text()
+    for block in blocks(ROOT / page):
         assert block.language in RUNNABLE | {"text"} or block.language.startswith("{"), f"{page}:{block.line}"
         assert re.fullmatch(r"|fails|eventually|(skip: |until ).+", block.test), f"{page}:{block.line}: {block.test}"
-    assert text.count("<!-- test:") == sum(bool(block.test) for block in blocks(DOCS / page)), "a comment stands alone"
+    assert text.count("<!-- test:") == sum(bool(block.test) for block in blocks(ROOT / page)), "a comment stands alone"
     fenced = re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.DOTALL | re.MULTILINE)
     assert not re.search(r"^\n {4}\S", fenced, re.MULTILINE), f"{page} has an indented block, which nothing runs"
 

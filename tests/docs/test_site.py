@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts import reference, settings_table
-from tests.docs.pages import DOCS, ROOT
+from tests.docs.pages import DOCS, ELSEWHERE, ROOT
 from tests.jobs.lab import Connection
 
 
@@ -23,6 +23,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_is_made(site: Path) -> None:
     for page in DOCS.rglob("*.md"):
         assert (site / page.relative_to(DOCS).with_suffix(".html")).exists(), page
+
+
+@pytest.mark.parametrize("page", ELSEWHERE, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_that_lies_elsewhere_is_shown_too(site: Path, page: Path) -> None:
+    included = f"```{{include}} ../../{page.relative_to(ROOT)}\n"
+    (shown,) = (each for each in DOCS.rglob("*.md") if included in each.read_text())
+    title = page.read_text().partition("\n")[0].removeprefix("# ")
+    assert f"<h1>{title}<" in (site / shown.relative_to(DOCS).with_suffix(".html")).read_text()
 
 
 def test_a_page_loads_nothing_from_another_host(site: Path) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from psycopg.conninfo import conninfo_to_dict
+
 from supervisor.testing.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -83,6 +85,14 @@ def serving(site: Site, log: Path, *command: str) -> Iterator[None]:
     finally:
         process.terminate()
         process.wait(20)
+
+
+def as_url(conninfo: str) -> str:
+    """A connection string as `postgresql://...`, which SQLAlchemy reads."""
+    named = conninfo_to_dict(conninfo)
+    login = f"{named['user']}:{named['password']}" if "password" in named else named["user"]
+    query = "&".join(f"{name}={named[name]}" for name in ("host", "port") if name in named)
+    return f"postgresql://{login}@/{named['dbname']}?{query}"
 
 
 def environment(url: str) -> dict[str, str]:

@@ -4,19 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
-from tests.examples.site import ROOT, Site, environment, free_port, serving
+from tests.examples.site import ROOT, Site, as_url, environment, free_port, serving
 from tests.jobs.lab import Connection
 
 
 @pytest.fixture
 def site(url: str) -> Site:
-    named = conninfo_to_dict(url)
-    login = f"{named['user']}:{named['password']}" if "password" in named else named["user"]
-    query = "&".join(f"{name}={named[name]}" for name in ("host", "port") if name in named)
-    address = f"postgresql://{login}@/{named['dbname']}?{query}"
-    return Site(ROOT / "examples" / "fastapi", environment(address), free_port())
+    return Site(ROOT / "examples" / "fastapi", environment(as_url(url)), free_port())
 
 
 def test_an_account_and_its_welcome_commit_together_and_a_refused_one_leaves_no_job(

@@ -411,6 +411,40 @@ async def test_many_blocked_jobs_do_not_hide_what_stands_behind_them(db: Connect
     assert [job.id for job in await worker.claim_all(slots=5)][-1] == free
 
 
+async def test_a_backlog_of_a_key_is_parked_at_once_and_nothing_else_with_it(db: Connection, worker: Worker) -> None:
+    running, *backlog = add(db, 30, concurrency_key="k")
+    others = add(db, 3) + add(db, 3, concurrency_key="other") + add(db, 3, concurrency_key="k", run_after="2099-01-01")
+    others += add(db, 3, concurrency_key="k", kind="letter")
+    assert [job.id for job in await worker.claim(1)] == [running]
+    assert scalar(db, "SELECT count(*) FROM background_jobs WHERE blocked") == 0
+    claim = await worker.store.claim(worker.id, "system", ["note"], 1)
+    assert (claim.jobs, claim.parked) == ([], 1)
+    parked = db.execute("SELECT id FROM background_jobs WHERE blocked ORDER BY id").fetchall()
+    assert [row[0] for row in parked] == backlog
+    assert {job(db, other, "blocked") for other in others} == {False}
+
+
+async def test_no_backlog_is_parked_behind_a_job_that_is_just_ending(db: Connection, url: str, worker: Worker) -> None:
+    first, second, *_ = add(db, 30, concurrency_key="k")
+    assert [job.id for job in await worker.claim(1)] == [first]
+    with psycopg.connect(url) as handler:
+        handler.execute("UPDATE background_jobs SET status = 'succeeded' WHERE id = %s", [first])
+        assert await worker.claim(1) == []
+        handler.commit()
+    assert scalar(db, "SELECT count(*) FROM background_jobs WHERE blocked") == 0
+    assert [job.id for job in await worker.claim(1)] == [second]
+
+
+async def test_a_few_that_wait_for_their_key_are_no_backlog_to_look_for(db: Connection, worker: Worker) -> None:
+    running, *waiting = add(db, 3, concurrency_key="k")
+    assert [job.id for job in await worker.claim(1)] == [running]
+    free = add(db, 8)
+    later = add(db, 20, concurrency_key="k")
+    assert [job.id for job in await worker.claim(10)] == free
+    assert {job(db, each, "blocked") for each in waiting} == {True}
+    assert {job(db, each, "blocked") for each in later} == {False}
+
+
 async def test_a_retry_that_waits_for_its_time_does_not_block_its_key(db: Connection, worker: Worker) -> None:
     first, second = add(db, 2, concurrency_key="k")
     (running,) = await worker.claim()

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
+import pytest
 
 from jobs import Pool, Task
 from jobs.sql import statement
@@ -50,7 +51,7 @@ def fill(db: Connection) -> None:
     db.execute("ANALYZE")
 
 
-def plan(db: Connection, name: str, **parameters: Any) -> list[dict[str, Any]]:
+def plan(db: Connection, name: str, /, **parameters: Any) -> list[dict[str, Any]]:
     """The nodes of the plan of one statement of `jobs/sql`."""
     with db.cursor() as cursor:
         cursor.execute("EXPLAIN (FORMAT JSON) " + statement(name), parameters)
@@ -167,6 +168,34 @@ async def test_turns_find_their_rows_by_their_indexes(db: Connection, store: Job
     assert max(shown["Plan"]["Shared Hit Blocks"] + shown["Plan"]["Shared Read Blocks"] for shown in plans) < 6_000
 
 
+@pytest.mark.parametrize("organization", [None, "a"])
+async def test_a_backlog_of_a_key_is_found_by_its_indexes(
+    db: Connection, store: JobStore, organization: str | None
+) -> None:
+    """Planned on an empty table, then met by 200,000 rows, thousands of them of one key whose job runs."""
+    worker = await hire(store)
+    claim = "SELECT id FROM background_claim(%s, 'system', %s, 1) WHERE id IS NOT NULL"
+    for _ in range(3):
+        add(db, 2, concurrency_key="k", organization_id=organization)
+        db.execute(claim, [worker.id, worker.kinds])
+    fill(db)
+    add(db, 5_000, concurrency_key="k", organization_id=organization)
+    db.execute("ANALYZE")
+    with plans_inside(db) as plans:
+        assert db.execute(claim, [worker.id, worker.kinds]).fetchall() == []
+    parked = "SELECT count(*) FROM background_jobs WHERE blocked AND concurrency_key = 'k'"
+    assert scalar(db, parked) == 5 + 1 + 1_000  # before, by the claim itself, and behind that
+    (look,) = (shown["Plan"] for shown in plans if "WITH stuck AS" in shown["Query Text"])
+    ours = [node for node in walk(look) if node.get("Relation Name") == "background_jobs"]
+    assert {node["Node Type"] for node in ours} <= {"Index Scan", "Index Only Scan", "Tid Scan", "ModifyTable"}
+    assert {node["Index Name"] for node in ours if "Index Name" in node} == {
+        "background_jobs_claim",
+        "background_jobs_lines",
+        "background_jobs_concurrency",
+    }
+    assert all("Index Cond" in node for node in ours if "Index Name" in node)
+
+
 async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore) -> None:
     worker = await hire(store)
     fill(db)
@@ -211,7 +240,7 @@ async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore)
         "lost_jobs": {"limit": 100, "passed_over": []},
         "sweep_blocked": {"after": "", "limit": 1000},
         "bury_unknown": {"grace": timedelta(0), "limit": 500},
-        "due_schedules": {"names": ["a"]},
+        "take_schedule": {"name": "a"},
         "enqueue": {name: [value] for name, value in one.items()} | of_task | {"payload": "[{}]"},
         "enqueue_one": one | of_task,
     }

@@ -322,12 +322,12 @@ async def test_a_due_job_of_an_unknown_kind_is_dead(db: Connection, worker: Work
     (known,) = add(db)
     (later,) = add(db, kind="unknown", run_after="2099-01-01")
     assert await recovery.bury_unknown() == 2
-    assert job(db, unknown, "status, error ->> 'type', error ->> 'message', finished_at IS NOT NULL") == (
-        "dead",
-        "UnknownKind",
-        "no live worker knows the kind unknown",
-        True,
+    status, error, message, is_finished = job(
+        db, unknown, "status, error ->> 'type', error ->> 'message', finished_at IS NOT NULL"
     )
+    assert (status, error, is_finished) == ("dead", "UnknownKind", True)
+    assert message.startswith("no live worker knows the kind unknown: start one whose app has a handler for it")
+    assert "WORKER_UNKNOWN_KIND_GRACE_SECONDS" in message
     assert job(db, another) == "dead"
     assert job(db, known) == "queued"
     assert job(db, later) == "queued"
@@ -342,6 +342,7 @@ async def test_the_log_of_a_burial_says_what_to_set_and_how_to_mend_it(
     for part in (
         f"job {unknown} ",
         "kind unknown",
+        "Start one whose app has a handler for it",
         "WORKER_UNKNOWN_KIND_GRACE_SECONDS",
         f"`oomph jobs retry {unknown} --actor NAME`",
     ):

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -11,7 +12,7 @@ import pytest
 
 from jobs import Payload, Pool, Retention, Task, retention
 from jobs.database import Database
-from jobs.retention import KEPT_ATTEMPTS, LAP_SECONDS, RetentionWalk
+from jobs.retention import KEPT_ATTEMPTS, LAP_SECONDS, RetentionWalk, Step
 from jobs.store import JobStore
 from tests.jobs.lab import NOTE, Connection, Note, Worker, add, hire, scalar
 
@@ -73,6 +74,36 @@ async def test_a_kind_says_itself_how_long_its_jobs_are_kept(
     finished(db, 0.05, kind="short")
     assert await lap(walk) == 1
     assert left(db) == sorted(kept)
+
+
+async def test_whoever_asks_is_told_what_went(db: Connection, database: Database) -> None:
+    steps: list[Step] = []
+    walk = RetentionWalk(database, WEEK, records=365 * DAY, on_step=steps.append)
+    finished(db, 8, count=2)
+    finished(db, 31, "dead", count=3)
+    finished(db, 31, "cancelled")
+    endless = add(db, claim=KEPT_ATTEMPTS + 4)
+    db.execute(
+        "INSERT INTO background_attempts (job_id, claim, attempt, kind, verdict, charged, is_kill)"
+        " SELECT %s, n, 1, 'note', 'failed', true, false FROM generate_series(1, %s) AS n",
+        [endless[0], KEPT_ATTEMPTS + 4],
+    )
+    for days in (366, 366, 364):
+        db.execute(
+            "INSERT INTO background_audit (at, actor, action, target) VALUES (now() - %s, 'a', 'b', 'c')", [days * DAY]
+        )
+    db.execute(
+        "INSERT INTO background_notices (at, severity, subject, body)"
+        " VALUES (now() - interval '366 days', 'info', 's', 'b')"
+    )
+    while await walk.run_once(ME) < LAP_SECONDS:
+        pass
+    jobs, records = Counter[str](), Counter[str]()
+    for step in steps:
+        jobs.update(step.jobs)
+        records.update(step.records)
+    assert jobs == {"succeeded": 2, "dead": 3, "cancelled": 1}
+    assert records == {"background_attempts": 4, "background_audit": 2, "background_notices": 1}
 
 
 async def test_zero_keeps_for_ever(db: Connection, database: Database) -> None:

@@ -205,6 +205,25 @@ async def test_no_more_jobs_of_an_organisation_run_than_its_bound(db: Connection
     assert whose(await bounded.claim(100)) == {"a": 1}
 
 
+@pytest.mark.parametrize(("kind", "organization"), [("two", "a"), ("note", "a"), ("note", None)])
+async def test_a_backlog_of_one_key_does_not_hold_up_what_stands_behind_it(
+    db: Connection, bounded: Claimer, kind: str, organization: str | None
+) -> None:
+    """A bound leaves room for one job beside the one that runs, as a single slot does: once, ten thousand claims."""
+    add(db, 10_000, kind=kind, organization_id=organization, concurrency_key="k", run_after="2020-01-01")
+    behind = add(db, 3, kind=kind, organization_id=organization)
+    first, *_ = await bounded.claim(1)
+    assert first.concurrency_key == "k"
+    taken: list[ClaimedJob] = []
+    for _ in range(15):
+        taken += await bounded.claim(1) if not taken else []
+    assert [job.id for job in taken] == behind[:1]
+    assert scalar(db, "SELECT count(*) FROM background_jobs WHERE blocked") == 9_999
+    await bounded.worker.store.complete({first.fence: None, taken[0].fence: None})
+    keys = {job.concurrency_key for _ in range(2) for job in await bounded.claim(1)}
+    assert keys == {"k", None}  # the key's next one was let go
+
+
 async def test_a_bound_is_one_over_all_priorities(db: Connection, bounded: Claimer) -> None:
     for priority in Priority:
         add(db, 3, kind="two", organization_id="a", priority=int(priority))

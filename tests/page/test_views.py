@@ -207,6 +207,21 @@ def test_a_kind_shows_its_memory_against_its_limit(browser: Browser, db: Db) -> 
     assert browser.get("/kind?name=read-scan&hours=5").status_code == 400
 
 
+def test_a_kind_shows_what_it_declares_of_organisations_and_retention(browser: Browser, db: Db) -> None:
+    db.execute("INSERT INTO background_kinds (kind, pool) VALUES ('plain', 'agent')")
+    html = browser.get("/kind?name=plain").text
+    assert "Of one organisation" not in html
+    assert "Kept when" not in html
+    db.execute(
+        "INSERT INTO background_kinds (kind, pool, max_per_organization, keep_succeeded, keep_dead)"
+        " VALUES ('bounded', 'agent', 2, '36 hours', '0')"
+    )
+    html = re.sub(r"<[^>]+>|\s+", " ", browser.get("/kind?name=bounded").text)
+    for fact in ("Of one organisation +2 at once", "Kept when succeeded +(36 h|1 d 12 h)", "Kept when dead +for ever"):
+        assert re.search(fact, html), html
+    assert "Kept when cancelled" not in html
+
+
 def test_what_does_not_exist_is_said(browser: Browser) -> None:
     for path in (
         "/jobs/99",

@@ -57,7 +57,7 @@ def test_names_and_units_keep_to_conventions() -> None:
         assert family.name.startswith("oomph_")
         assert family.name.endswith("_total") == (family.type == "counter")
         assert not family.name.endswith(("_ms", "_mb", "_count", "_sum", "_bucket"))
-        assert set(family.labels) <= {"kind", "pool", "state", "verdict", "version"}
+        assert set(family.labels) <= {"kind", "pool", "state", "status", "table", "verdict", "version"}
 
 
 LIMITS = Limits(lease=25, heartbeat=5, poll=1, call_timeout=10)
