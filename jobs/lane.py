@@ -81,7 +81,9 @@ class Lane:
         try:
             if self._prepares:
                 ((rows,),) = await line.run([("backend_pid", {})], prepared=False)
-                if rows[0] != connection.info.backend_pid:
+                if rows[0] == connection.info.backend_pid:
+                    await line.run([("lane_settings", {})], prepared=False)
+                else:
                     self._do_without()
         except BaseException:
             await line.close()

@@ -95,7 +95,7 @@ class Wanted:
 
     Of a kind and priority with a mark those past it; of the others those that have been due for `reach` seconds at
     most. Where organisations take turns, they do so from these stops on, and of several kinds those come last that
-    were `served` last.
+    were `served` last. With `ids` these jobs alone, as far as nothing else need be known of the queue to start them.
     """
 
     worker_id: UUID
@@ -106,9 +106,13 @@ class Wanted:
     marks: Collection[Mark] = ()
     stops: Collection[Stop] = ()
     served: Sequence[str] = ()
+    ids: Sequence[int] = ()
 
     @property
     def call(self) -> Call:
+        if self.ids:
+            named = {"worker_id": self.worker_id, "pool": self.pool, "kinds": list(self.kinds), "ids": list(self.ids)}
+            return "claim_named", named
         plain = {
             "worker_id": self.worker_id,
             "pool": self.pool,

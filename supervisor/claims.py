@@ -24,6 +24,7 @@ from jobs.recovery import Recovery
 from jobs.store import Claim, ClaimedJob, JobStore, Wanted
 from jobs.task import Pool
 from supervisor.attempts import Attempts
+from supervisor.heard import Heard
 from supervisor.herd import Herd
 from supervisor.reach import Reach
 from supervisor.turns import Turns
@@ -93,9 +94,10 @@ class Claims:
         self._idle: dict[Pool, bool] = dict.fromkeys(pools, False)
         self._short_of_slots = dict.fromkeys(pools, False)
         self._timers: dict[Pool, asyncio.TimerHandle] = {}
+        self._bounded = {kind for kind, each in app.handlers.items() if each.task.max_per_organization is not None}
         self._pool_of = {kind: pool for pool, kinds in self._kinds.items() for kind in kinds}
         self._herd = Herd(random.Random())
-        self._heard: dict[Pool, set[str]] = {pool: set() for pool in pools}  # what the next claim comes for
+        self._heard = {pool: Heard() for pool in pools}  # what the next claim comes for
         self._looks_after = dict.fromkeys(pools, True)  # the next claim, also if it takes nothing
         self._reach = {pool: Reach() for pool in pools}
         self._turns = {pool: Turns() for pool in pools}
@@ -114,8 +116,8 @@ class Claims:
             self._looks_after[pool] = True
             event.set()
 
-    def hear(self, what: str, kind: str) -> bool:
-        """A notification: a job of this kind was committed, or `many`, or one that came `earlier` than others.
+    def hear(self, what: str, kind: str, job_id: int | None = None) -> bool:
+        """A notification: a job of this kind was committed, perhaps this one, or `many`, or one `earlier` than others.
 
         Returns whether this worker claims for it.
         """
@@ -129,7 +131,7 @@ class Claims:
         # Whoever is on the way has to claim again anyway: it cannot know what was committed meanwhile.
         comes = self._wake[pool].is_set() or pool in self._claiming or self._herd.comes(kind)
         if comes:
-            self._heard[pool].add(kind)
+            self._heard[pool].add(kind, job_id)
             self._wake[pool].set()
         return comes
 
@@ -288,20 +290,23 @@ class Claims:
                     self.wake(pool)
 
     def _ask(self, pool: Pool, slots: int, *, only_heard: bool = False) -> "Asked":
-        """Where nothing but notifications woke it, an idle worker asks for what they named: each kind has its price."""
+        """Where nothing but notifications woke it, an idle worker asks for what they told: each kind has its price."""
         reach, turns, now = self._reach[pool], self._turns[pool], time.monotonic()
-        heard, self._heard[pool] = self._heard[pool], set()
+        heard, self._heard[pool] = self._heard[pool], Heard()
+        if only_heard and 0 < len(heard.ids) <= slots and not self._bounded & heard.kinds:
+            named = Wanted(self._worker_id, pool, sorted(heard.kinds), slots, ids=heard.ids)
+            return Asked(pool, named, heard.kinds, now)
         wanted = Wanted(
             self._worker_id,
             pool,
-            sorted(heard) if heard and only_heard and not self._is_dear else self._kinds[pool],
+            sorted(heard.kinds) if heard.kinds and only_heard and not self._is_dear else self._kinds[pool],
             slots,
             reach.seconds(now) if self._is_dear else math.inf,
             reach.marks(now),
             turns.stops,
             turns.served,
         )
-        return Asked(pool, wanted, heard, now)
+        return Asked(pool, wanted, heard.kinds, now)
 
     def _take(self, asked: "Asked", claim: Claim) -> bool:
         """Start what was claimed. Returns whether there is more to claim."""
@@ -317,6 +322,8 @@ class Claims:
         found = {job.kind for job in jobs} if not claim.parked else asked.heard
         self._herd.is_needed(found)
         self._herd.came_in_vain(asked.heard - found)
+        if asked.wanted.ids:  # what others did not take, a claim that looks at the queue may
+            return is_full or (len(jobs) < len(asked.wanted.ids) and self._herd.size == 1)
         if is_full:
             reach.filled(jobs, asked.at)
         elif asked.wanted.marks:  # there may be something before them

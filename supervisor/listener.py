@@ -37,8 +37,9 @@ DEAF = (
 class Listener:
     """Calls `on_jobs(payload)` for committed jobs, `on_control(what)` for operators' actions, `on_connect()` for both.
 
-    The payload of jobs is `new`, `many` or `earlier`, and their kind. An `earlier` one came back to its place in the
-    queue, before others that were claimed meanwhile. `notify(channel)` sends a notification over another connection.
+    The payload of jobs is `one` and its id, `new`, `many` or `earlier`, and their kind. An `earlier` one came back to
+    its place in the queue, before others that were claimed meanwhile. `notify(channel)` sends a notification over
+    another connection.
     """
 
     def __init__(

@@ -420,7 +420,11 @@ class Worker:
 
     def _on_jobs(self, payload: str) -> None:
         what, _, kind = payload.partition(" ")
-        self._worker.claims.hear(what, kind)
+        job_id = None
+        if what == "one":
+            number, _, kind = kind.partition(" ")
+            job_id = int(number) if number.isdecimal() else None
+        self._worker.claims.hear(what, kind, job_id)
 
     def _on_control(self, what: str) -> None:
         self._worker.claims.wake_all()
