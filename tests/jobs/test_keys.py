@@ -417,7 +417,7 @@ async def test_a_backlog_of_a_key_is_parked_at_once_and_nothing_else_with_it(db:
     others += add(db, 3, concurrency_key="k", kind="letter")
     assert [job.id for job in await worker.claim(1)] == [running]
     assert scalar(db, "SELECT count(*) FROM background_jobs WHERE blocked") == 0
-    claim = await worker.store.claim(worker.id, "system", ["note"], 1)
+    claim = await worker.store.claim(Wanted(worker.id, "system", ["note"], 1))
     assert (claim.jobs, claim.parked) == ([], 1)
     parked = db.execute("SELECT id FROM background_jobs WHERE blocked ORDER BY id").fetchall()
     assert [row[0] for row in parked] == backlog
