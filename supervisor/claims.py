@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 MAX_BATCH = 333  # jobs a claim: with more of them, the first wait longer and nothing is gained
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
 BATCHES = 3  # in the slots at once: one is claimed while one runs and one is written
+UNSEEN_SECONDS = 1.5  # the longest that claims ask for some kinds only; between two looks it is a second
 DEAR_ENTRIES = 5_000  # of the index, walked over by a look: half a millisecond
 DEAR_SHARE = 20  # times what a dear question took, until the next: the database is kept busy for 5 % of the time
 DEAR_SECONDS = 10.0  # until the next at most
@@ -302,7 +303,7 @@ class Claims:
         """
         reach, turns, now = self._reach[pool], self._turns[pool], time.monotonic()
         heard, self._heard[pool] = self._heard[pool], set()
-        if not (heard and only_heard) or self._is_dear or now - self._seen_all[pool] > self._poll:
+        if not (heard and only_heard) or self._is_dear or now - self._seen_all[pool] > UNSEEN_SECONDS:
             kinds, self._seen_all[pool] = self._kinds[pool], now
         else:
             kinds = sorted(heard)
