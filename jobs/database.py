@@ -20,7 +20,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from jobs.bounds import ASK_SECONDS, bounded
 from jobs.connection import Row
-from jobs.lane import Lane
+from jobs.lane import Lane, Preparing
 from jobs.outcome import MAX_FRAMES_CHARS, MAX_MESSAGE_CHARS, clip
 from jobs.sql import statement
 from jobs.unavailable import answered
@@ -108,8 +108,9 @@ class Database:
             name=application_name,
         )
         parameters = connection_parameters(application_name, call_timeout, url)
-        self.claims = Lane(url, call_timeout=call_timeout, parameters=parameters)
-        self.outcomes = Lane(url, call_timeout=call_timeout, parameters=parameters)
+        preparing = Preparing()
+        self.claims = Lane(url, call_timeout=call_timeout, parameters=parameters, preparing=preparing)
+        self.outcomes = Lane(url, call_timeout=call_timeout, parameters=parameters, preparing=preparing)
 
     async def open(self) -> None:
         await self._pool.open()

@@ -31,17 +31,35 @@ Call = tuple[str, Mapping[str, Any]]  # a statement's name, and its parameters
 _NOT_PREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 
 
+class Preparing:
+    """Whether statements are prepared: lanes to one database share what one of them has found, which is said once.
+
+    A function's plan is known to be right; prepared, a claim spares itself the way to it.
+    """
+
+    def __init__(self) -> None:
+        self.is_of_use = True
+
+    def do_without(self) -> None:
+        """Never again. Behind a pooler, the statement of that name may be one that somebody else prepared."""
+        if self.is_of_use:
+            log.info("the database is behind a pooler; claims and successes do without prepared statements")
+        self.is_of_use = False
+
+
 class Lane:
     """Calls come one after the other. Opened by the first, closed after one that failed, and opened again by the next.
 
     `parameters` are those of each connection; `call_timeout`, in seconds, bounds each call, a connect included.
     """
 
-    def __init__(self, url: str, *, call_timeout: float, parameters: Mapping[str, Any]) -> None:
+    def __init__(
+        self, url: str, *, call_timeout: float, parameters: Mapping[str, Any], preparing: Preparing | None = None
+    ) -> None:
         self._url = url
         self._call_timeout = call_timeout
         self._parameters = parameters
-        self._prepares = True  # a function's plan is known to be right; prepared, a claim spares itself the way to it
+        self._preparing = preparing or Preparing()
         self._line: _Line | None = None
         self._turn = asyncio.Lock()
 
@@ -60,7 +78,7 @@ class Lane:
             try:
                 return await self._run(calls)
             except _NOT_PREPARED:
-                self._do_without()
+                self._preparing.do_without()
                 return await self._run(calls)
 
     async def _run(self, calls: Sequence[Call]) -> list[list[Row]]:
@@ -70,7 +88,7 @@ class Lane:
                 async with asyncio.timeout(self._call_timeout):
                     self._line = await self._connect()
             async with bounded(self._line.connection, self._call_timeout):
-                return await self._line.run(calls, prepared=self._prepares)
+                return await self._line.run(calls, prepared=self._preparing.is_of_use)
         except BaseException:
             await self.close()
             raise
@@ -79,21 +97,16 @@ class Lane:
         connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, **self._parameters)
         line = _Line(connection)
         try:
-            if self._prepares:
+            if self._preparing.is_of_use:
                 ((rows,),) = await line.run([("backend_pid", {})], prepared=False)
                 if rows[0] == connection.info.backend_pid:
                     await line.run([("lane_settings", {})], prepared=False)
                 else:
-                    self._do_without()
+                    self._preparing.do_without()
         except BaseException:
             await line.close()
             raise
         return line
-
-    def _do_without(self) -> None:
-        # Not only where it fails: behind a pooler, the statement of that name may be one that somebody else prepared.
-        log.info("the database is behind a pooler; claims do without prepared statements")
-        self._prepares = False
 
     async def close(self) -> None:
         line, self._line = self._line, None

@@ -949,6 +949,20 @@ MUTATIONS = (
         ("tests/worker/test_along.py::test_a_success_that_must_be_written_alone_keeps_its_slot",),
     ),
     Mutation(
+        "an end and the next claim: apart once they failed together",
+        "supervisor/outcomes.py",
+        "along = alone if any(self._pending[fence].tries for fence in fences) else self._along",
+        "along = self._along",
+        ("tests/worker/test_along.py::test_an_end_is_written_also_while_no_claim_gets_through",),
+    ),
+    Mutation(
+        "a claim after notifications: of all kinds now and then",
+        "supervisor/claims.py",
+        "or self._is_dear or now - self._seen_all[pool] > UNSEEN_SECONDS:",
+        "or self._is_dear:",
+        ("tests/worker/test_herd.py::test_a_kind_that_is_always_notified_does_not_keep_others_from_being_seen",),
+    ),
+    Mutation(
         "the next child: asked whether it lives",
         "pools/nursery.py",
         "if not process.is_over(newborn.pidfd):",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 MAX_BATCH = 333  # jobs a claim: with more of them, the first wait longer and nothing is gained
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
 BATCHES = 3  # in the slots at once: one is claimed while one runs and one is written
+UNSEEN_SECONDS = 1.5  # the longest that claims ask for some kinds only; between two looks it is a second
 DEAR_ENTRIES = 5_000  # of the index, walked over by a look: half a millisecond
 DEAR_SHARE = 20  # times what a dear question took, until the next: the database is kept busy for 5 % of the time
 DEAR_SECONDS = 10.0  # until the next at most
@@ -99,6 +100,7 @@ class Claims:
         self._herd = Herd(random.Random())
         self._heard = {pool: Heard() for pool in pools}  # what the next claim comes for
         self._looks_after = dict.fromkeys(pools, True)  # the next claim, also if it takes nothing
+        self._seen_all = dict.fromkeys(pools, -math.inf)  # when all kinds were last asked for, or looked at
         self._reach = {pool: Reach() for pool in pools}
         self._turns = {pool: Turns() for pool in pools}
         self._claiming: dict[Pool, float] = {}  # since when
@@ -182,13 +184,11 @@ class Claims:
     async def _claim_what_fits(self, pool: Pool, event: asyncio.Event) -> None:
         self._idle[pool] = not self._kinds[pool]
         self._rounds[pool] += 1
-        slots = min(self._attempts.free_slots(pool), self._batch[pool])
-        self._short_of_slots[pool] = slots <= 0
-        if not (self._may_claim() and self._ready[pool]() and slots > 0):
+        if not (self._has_slots(pool) and self._may_claim() and self._ready[pool]()):
             return  # a freed slot wakes it, and the look does once a second
         looks_after, self._looks_after[pool] = self._looks_after[pool], False
         try:
-            taken, more = await self._claim(pool, slots, only_heard=not looks_after)
+            taken, more = await self._claim(pool, only_heard=not looks_after)
             if more:
                 self.wake(pool)  # if only to find that no slot is free
                 return
@@ -234,6 +234,7 @@ class Claims:
                 continue  # something has come since: its claim looks again
             if is_whole:
                 self._idle[pool] = first > IDLE_HORIZON
+                self._seen_all[pool] = time.monotonic()
             if (timer := self._timers.pop(pool, None)) is not None:
                 timer.cancel()
             if first <= 0:
@@ -246,8 +247,15 @@ class Claims:
     def _reaches(self, now: float) -> dict[Pool, float]:
         return {pool: reach.seconds(now) for pool, reach in self._reach.items()}
 
-    async def _claim(self, pool: Pool, slots: int, *, only_heard: bool) -> tuple[int, bool]:
+    def _has_slots(self, pool: Pool) -> bool:
+        self._short_of_slots[pool] = self._attempts.free_slots(pool) <= 0
+        return not self._short_of_slots[pool]
+
+    async def _claim(self, pool: Pool, *, only_heard: bool) -> tuple[int, bool]:
         async with self._turn:
+            if not self._has_slots(pool):
+                return 0, False  # while this waited, a claim went along with an end and filled them
+            slots = min(self._attempts.free_slots(pool), self._batch[pool])
             asked = self._ask(pool, slots, only_heard=only_heard)
             claim = await self._store.claim(asked.wanted)
             taken, more = len(claim.jobs), self._take(asked, claim)
@@ -290,16 +298,25 @@ class Claims:
                     self.wake(pool)
 
     def _ask(self, pool: Pool, slots: int, *, only_heard: bool = False) -> "Asked":
-        """Where nothing but notifications woke it, an idle worker asks for what they told: each kind has its price."""
+        """Where nothing but notifications woke it, an idle worker asks for what they told: each kind has its price.
+
+        Not where all kinds have not been asked for or looked at lately: while notifications come without a pause, every
+        look is overtaken by a claim.
+        """
         reach, turns, now = self._reach[pool], self._turns[pool], time.monotonic()
         heard, self._heard[pool] = self._heard[pool], Heard()
-        if only_heard and 0 < len(heard.ids) <= slots and not self._bounded & heard.kinds:
+        is_idle = only_heard and bool(heard.kinds) and now - self._seen_all[pool] <= UNSEEN_SECONDS
+        if is_idle and 0 < len(heard.ids) <= slots and not self._bounded & heard.kinds:
             named = Wanted(self._worker_id, pool, sorted(heard.kinds), slots, ids=heard.ids)
             return Asked(pool, named, heard.kinds, now)
+        if is_idle and not self._is_dear:
+            kinds: Sequence[str] = sorted(heard.kinds)
+        else:
+            kinds, self._seen_all[pool] = self._kinds[pool], now
         wanted = Wanted(
             self._worker_id,
             pool,
-            sorted(heard.kinds) if heard.kinds and only_heard and not self._is_dear else self._kinds[pool],
+            kinds,
             slots,
             reach.seconds(now) if self._is_dear else math.inf,
             reach.marks(now),

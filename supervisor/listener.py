@@ -76,11 +76,11 @@ class Listener:
             if not await self._proves():
                 raise TimeoutError("a notification to ourselves did not come back")
             await self._hear(PROOF_SECONDS)
-        except (DatabaseUnavailable, psycopg.Error, OSError, TimeoutError) as error:
+        except Exception as error:  # also a fault of whoever was told: the reader has ended with it
             await self.stop()
-            if isinstance(error, DatabaseUnavailable):
-                raise
-            raise DatabaseUnavailable(f"{type(error).__name__}: {error}") from error
+            if isinstance(error, (psycopg.Error, OSError, TimeoutError)):
+                raise DatabaseUnavailable(f"{type(error).__name__}: {error}") from error
+            raise
         return 0
 
     async def stop(self) -> None:

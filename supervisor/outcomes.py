@@ -135,7 +135,9 @@ class OutcomeWriter:
             outcome = self._pending[fence].report.outcome
             assert isinstance(outcome, Succeeded)
             results[fence] = outcome.result
-        async with self._along([self._pending[fence].job for fence in fences]) as claim:
+        # What could not be written goes alone from then on: the claim may be all that was waited for.
+        along = alone if any(self._pending[fence].tries for fence in fences) else self._along
+        async with along([self._pending[fence].job for fence in fences]) as claim:
             try:
                 failpoint(Failpoint.OUTCOME_TAKEN)
                 began = time.monotonic()

@@ -3,19 +3,26 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import psycopg
 import pytest
 
 from jobs import Pool
 from jobs.database import Database
 from jobs.store import JobStore
 from supervisor.claims import MIN_BATCH
-from tests.jobs.lab import Connection, add, scalar, until
+from tests.jobs.lab import Connection, add, job, scalar, until
 from tests.worker.desk import Desk, open_desk
 
 
 @pytest.fixture
 async def narrow(database: Database, store: JobStore) -> AsyncIterator[Desk]:
     async with open_desk(database, store, slots=1) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def narrow_few(database: Database, store: JobStore) -> AsyncIterator[Desk]:
+    async with open_desk(database, store, slots=3) as opened:
         yield opened
 
 
@@ -111,3 +118,35 @@ async def test_what_fails_is_tried_again_also_where_it_was_claimed_with_an_end(n
     await serve(narrow, db)
     assert narrow.ran.count(failing) == 2
     assert scalar(db, "SELECT count(*) FROM background_jobs WHERE status = 'succeeded'") == 7
+
+
+async def test_no_job_is_claimed_for_a_slot_that_is_filled_by_the_time(narrow_few: Desk, db: Connection) -> None:
+    """What an end frees and what a failure frees are claimed for by two, of whom one waits for the other."""
+    add(db, 150)
+    add(db, 150, payload='{"text": "fail once"}')
+    await serve(narrow_few, db)
+    assert scalar(db, "SELECT count(*) FROM background_jobs WHERE status = 'succeeded'") == 300
+    assert scalar(db, "SELECT count(*) FROM background_attempts WHERE verdict = 'released'") == 0
+
+
+async def test_an_end_is_written_also_while_no_claim_gets_through(url: str, db: Connection) -> None:
+    """The claim that went along is left out where it may be what held the end up."""
+    database = Database(url, call_timeout=0.5, application_name="test")
+    await database.open()
+    store = JobStore(database, retry_delay=0.01, pause_after=5)
+    async with open_desk(database, store, slots=1) as desk:
+        ids, may_end = add(db, 2), asyncio.Event()
+
+        async def wait(job_id: int) -> None:
+            await may_end.wait()
+
+        desk.during = wait
+        serving = asyncio.create_task(serve(desk, db))
+        await until(lambda: desk.ran == ids[:1])
+        with psycopg.connect(url) as holder:
+            holder.execute("LOCK TABLE background_workers")  # which a claim reads
+            may_end.set()
+            await until(lambda: bool(job(db, ids[0]) == "succeeded"))
+        await serving
+        assert desk.ran == ids
+    await database.close()

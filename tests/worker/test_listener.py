@@ -73,3 +73,30 @@ async def test_many_notifications_in_one_packet_are_all_heard(url: str) -> None:
             assert heard == [f"new {number}" for number in range(1, 5001)]
         finally:
             await listener.stop()
+
+
+async def test_a_fault_of_whoever_is_told_costs_one_connection(url: str) -> None:
+    """Not every one that follows: what ended it is told once."""
+    heard: list[str] = []
+
+    def on_jobs(payload: str) -> None:
+        if payload == "new fault":
+            raise LookupError(payload)
+        heard.append(payload)
+
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as other:
+
+        async def notify(channel: str) -> None:
+            await other.execute("SELECT pg_notify(%s, '')", [channel])
+
+        listener = Listener(url, notify=notify, on_connect=lambda: None, on_jobs=on_jobs, on_control=heard.append)
+        try:
+            await listener.run_once()
+            await other.execute("SELECT pg_notify('background_jobs', 'new fault')")
+            with pytest.raises(LookupError):
+                await listener.run_once()
+            await listener.run_once()
+            await other.execute("SELECT pg_notify('background_jobs', 'new greet')")
+            await until(lambda: heard == ["new greet"])
+        finally:
+            await listener.stop()
