@@ -17,7 +17,7 @@ import pytest
 from jobs import Job, Priority, enqueue, enqueue_many
 from jobs.control import ControlError, cancel, pause, resume, retry
 from jobs.database import Database
-from jobs.outcome import Verdict
+from jobs.outcome import AttemptReport, Succeeded, Verdict
 from jobs.recovery import Recovery
 from jobs.store import ClaimedJob, Fence, Finished, JobStore, Wanted
 from jobs.unavailable import DatabaseUnavailable
