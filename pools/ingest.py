@@ -275,7 +275,7 @@ class IngestPool:
         except BaseException:
             self._budget.give_back(held_mb)
             raise
-        life = Life(self._house, newborn, execution, limit_mb, self._nursery.begin_expected)
+        life = Life(self._house, newborn, execution, limit_mb)
         # Shielded: also an attempt that is itself cancelled owns its child until that is dead and reaped.
         running = asyncio.ensure_future(life.run())
         try:

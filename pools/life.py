@@ -13,7 +13,6 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -41,13 +40,10 @@ log = logging.getLogger("oomph.ingest")
 
 
 class Life:
-    """One child from its gate to its report. `on_end` is called when it is dead, or has to die."""
+    """One child from its gate to its report."""
 
-    def __init__(
-        self, house: Household, newborn: Newborn, execution: Execution, limit_mb: int, on_end: Callable[[], None]
-    ) -> None:
+    def __init__(self, house: Household, newborn: Newborn, execution: Execution, limit_mb: int) -> None:
         self.house = house
-        self.on_end = on_end
         self.execution = execution
         self.child = OwnedChild.of(newborn, execution, limit_mb)
         self.child.scratch_mb = house.options.scratch_mb
@@ -69,7 +65,6 @@ class Life:
                     failpoint(Failpoint.INTENDED)
         finally:
             child.kill()
-            self.on_end()
             report = await self._bury()
         ours = child.intent_at_exit if child.exited.is_set() else self.execution.intent
         if child.gate_opened or ours is not None or child.frames.last is not None:

@@ -3,13 +3,9 @@
     make:  template forks -> pidfd -> scratch folder, cgroup leaf, baseline -> setup: the child encloses itself
     take:  the one that waits, if it has the right limit; else one that is made now
 
-While the queue is known to hold more (`expect_more`), the next child is made before its job is claimed, so that the job
+While the queue is known to hold more (`expect_more`), the next child is made while a job runs, so that a claimed job
 need not wait for its birth. It is still one fresh process for each job: nothing of any job has been in it. One that no
 job takes soon is ended, so that an idle worker keeps none.
-
-It is made as another ends, while the outcome is written and the next job is claimed. A process that begins and one that
-ends at the same time hold each other up, for both change what the kernel knows of the template's pages. Where jobs are
-not that short, it is made while they run.
 """
 
 import asyncio
@@ -24,7 +20,6 @@ from pools.newborn import Newborn
 from pools.options import StartMethod
 from pools.template_hold import SpawnFailed
 
-EARLY_SECONDS = 0.02  # many times the shortest job's life
 KEEP_SECONDS = 1.0  # for one that waits: many times what a claim takes, and an idle worker has none soon after
 SETUP_SECONDS = 10.0  # for a child to take its setup; it does nothing else
 END_SECONDS = 2.0  # for what is killed to be gone, at the end
@@ -36,49 +31,34 @@ class Nursery:
 
     def __init__(self, house: Household) -> None:
         self._house = house
-        self._expected_mb: int | None = None  # the limit of one that is expected and not begun
         self._next: asyncio.Task[Newborn] | None = None
         self._limit_mb = 0  # of that one
-        self._timer: asyncio.TimerHandle | None = None  # until the next step of either
+        self._timer: asyncio.TimerHandle | None = None
         self._endings: set[asyncio.Task[None]] = set()
 
     def expect_more(self, limit_mb: int) -> None:
         """Have the child made that the next job will take, if this is its limit.
 
-        At once where no child runs, else when one ends, or in `EARLY_SECONDS`. Not where it must execute an
-        interpreter: that costs too much to be done for nothing.
+        Not where it must execute an interpreter: that costs too much to be done for nothing.
         """
         house = self._house
-        is_wanted = self._next is None and self._expected_mb is None
-        if is_wanted and house.spawner.is_up and house.options.start_method is StartMethod.FORK:
-            self._expected_mb = limit_mb
-            if house.roster.children:
-                self._timer = asyncio.get_running_loop().call_later(EARLY_SECONDS, self.begin_expected)
-            else:
-                self.begin_expected()
-
-    def begin_expected(self) -> None:
-        """A child has ended: make the one that is expected, if any is."""
-        if (limit_mb := self._remove_expected()) is not None:
+        if self._next is None and house.spawner.is_up and house.options.start_method is StartMethod.FORK:
             self._next = asyncio.create_task(self._make(limit_mb), name="oomph next child")
             self._limit_mb = limit_mb
             self._timer = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._let_go)
 
     async def take(self, limit_mb: int) -> Newborn:
         """A child at its gate, whose end, mark and folder are the caller's. Raises `SpawnFailed`."""
-        if self._remove_expected() is None and limit_mb == self._limit_mb:
-            waiting = self._remove_next()
-            if waiting is not None:
-                with suppress(SpawnFailed):  # the template may have been replaced since
-                    newborn = await self._result(waiting)
-                    if not process.is_over(newborn.pidfd):  # the loop may not have been told yet
-                        return newborn
-                    self._end_soon(newborn)
+        if limit_mb == self._limit_mb and (waiting := self._remove_next()) is not None:
+            with suppress(SpawnFailed):  # the template may have been replaced since
+                newborn = await self._result(waiting)
+                if not process.is_over(newborn.pidfd):  # the loop may not have been told yet
+                    return newborn
+                self._end_soon(newborn)
         return await self._result(asyncio.create_task(self._make(limit_mb), name="oomph birth"))
 
     async def stop(self) -> None:
         """Keep none."""
-        self._remove_expected()
         if (waiting := self._remove_next()) is not None:
             await asyncio.wait({waiting})
             self._end_when_made(waiting)
@@ -152,13 +132,6 @@ class Nursery:
         except asyncio.CancelledError:
             self._end_when_made(making)
             raise
-
-    def _remove_expected(self) -> int | None:
-        expected_mb, self._expected_mb = self._expected_mb, None
-        if expected_mb is not None and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        return expected_mb
 
     def _remove_next(self) -> asyncio.Task[Newborn] | None:
         if self._timer is not None:

@@ -643,8 +643,8 @@ MUTATIONS = (
     Mutation(
         "the kill of the child",
         "pools/life.py",
-        "            child.kill()\n            self.on_end()",
-        "            self.on_end()",
+        "            child.kill()\n            report",
+        "            report",
         (f"{INTENTS}test_an_intent_ends_the_whole_tree_at_once[shutdown-released]",),
     ),
     Mutation(
@@ -958,8 +958,8 @@ MUTATIONS = (
     Mutation(
         "a claim after notifications: of all kinds now and then",
         "supervisor/claims.py",
-        "or self._is_dear or now - self._seen_all[pool] > UNSEEN_SECONDS:",
-        "or self._is_dear:",
+        "bool(heard.kinds) and now - self._seen_all[pool] <= UNSEEN_SECONDS",
+        "bool(heard.kinds)",
         ("tests/worker/test_herd.py::test_a_kind_that_is_always_notified_does_not_keep_others_from_being_seen",),
     ),
     Mutation(
@@ -970,10 +970,31 @@ MUTATIONS = (
         ("tests/pools/test_nursery.py::test_one_that_dies_unnoticed_costs_no_job_anything_either",),
     ),
     Mutation(
-        "the next child: not while a short job runs",
-        "pools/nursery.py",
-        "            if house.roster.children:",
-        "            if house is None:",
-        ("tests/pools/test_nursery.py::test_while_a_short_job_runs_none_is_made_and_at_its_end_one_is",),
+        "a claim of named jobs: none with a concurrency key",
+        "jobs/sql/claim_named.sql",
+        " AND named.concurrency_key IS NULL",
+        "",
+        ("tests/jobs/test_claim_named.py::test_it_leaves_what_may_have_to_wait[concurrency_key]",),
+    ),
+    Mutation(
+        "a claim of named jobs: none of a paused kind",
+        "jobs/sql/claim_named.sql",
+        " AND kind.paused_at IS NULL",
+        "",
+        ("tests/jobs/test_claim_named.py::test_a_paused_kind_starts_nothing",),
+    ),
+    Mutation(
+        "a claim of named jobs: none of a bounded organisation",
+        "jobs/sql/claim_named.sql",
+        "(job.organization_id IS NULL OR kind.max_per_organization IS NULL)",
+        "true",
+        ("tests/jobs/test_claim_named.py::test_a_bounded_organisation_is_left_to_who_counts",),
+    ),
+    Mutation(
+        "a claim of named jobs: only with a lease",
+        "jobs/sql/claim_named.sql",
+        " AND owner.lease_until > clock_timestamp()",
+        "",
+        ("tests/jobs/test_claim_named.py::test_a_worker_without_a_lease_takes_nothing",),
     ),
 )

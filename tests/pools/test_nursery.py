@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.outcome import Succeeded, Verdict
-from pools import life, nursery, spawner
+from pools import life, spawner
 from pools.execution import Intent
 from pools.newborn import Newborn
 from pools.template_hold import SpawnFailed
@@ -215,41 +215,3 @@ async def test_a_pool_that_stops_while_it_has_no_template_does_not_wait_for_one(
         await asyncio.wait_for(kitchen.pool._spawner.stop(), 3)
         with pytest.raises(SpawnFailed, match="the worker ends"):
             await asyncio.wait_for(birth, 3)
-
-
-async def test_while_a_short_job_runs_none_is_made_and_at_its_end_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beginning and end of two processes hold each other up."""
-    monkeypatch.setattr(nursery, "EARLY_SECONDS", 30.0)
-    async with open_kitchen() as kitchen:
-        running = asyncio.create_task(kitchen.cook("sleeps"))
-        await until(lambda: bool(kitchen.pool._roster.children))
-        kitchen.pool.expect_more()
-        await asyncio.sleep(0.1)
-        assert not kitchen.pool._roster.newborns
-        assert not kitchen.pool._roster.births
-        kitchen.pool.kill_everything()
-        await running
-        await until(lambda: bool(waiting(kitchen)))
-
-
-async def test_beside_a_longer_job_the_next_child_is_made_while_it_runs() -> None:
-    async with open_kitchen() as kitchen:
-        running = asyncio.create_task(kitchen.cook("sleeps"))
-        await until(lambda: bool(kitchen.pool._roster.children))
-        await expected(kitchen)
-        assert not running.done()
-        kitchen.pool.kill_everything()
-        await running
-
-
-async def test_a_pool_that_stops_before_an_expected_one_is_made_makes_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nursery, "EARLY_SECONDS", 0.2)
-    async with open_kitchen() as kitchen:
-        running = asyncio.create_task(kitchen.cook("sleeps"))
-        await until(lambda: bool(kitchen.pool._roster.children))
-        kitchen.pool.expect_more()
-        await kitchen.pool.stop()
-        await running
-        await asyncio.sleep(0.3)
-        assert job_processes() == []
-        assert not kitchen.pool._roster.births
