@@ -18,7 +18,7 @@ import psycopg
 from bench.workers.oomph_app import NOOP, noop
 from jobs.app import App, Handler
 from jobs.database import Database
-from jobs.store import JobStore
+from jobs.store import JobStore, Wanted
 
 LEASE = timedelta(minutes=10)
 POLL_SECONDS = 1.0
@@ -77,7 +77,7 @@ class Stub:
         while True:
             woken = self._news.is_set()
             self._news.clear()
-            claim = await self._store.claim(self._id, str(NOOP.pool), [NOOP.kind], 1)
+            claim = await self._store.claim(Wanted(self._id, str(NOOP.pool), [NOOP.kind], 1))
             now = time.monotonic()
             if woken:
                 self._herd.claims += 1

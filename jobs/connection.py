@@ -119,7 +119,8 @@ def _colon_style(sql: str) -> str:
 
 
 @cache
-def _dollar_style(sql: str) -> tuple[str, tuple[str, ...]]:
+def dollar_style(sql: str) -> tuple[str, tuple[str, ...]]:
+    """The statement with `$1`, `$2` .. for its parameters, and their names in that order."""
     names = tuple(dict.fromkeys(_PARAMETER.findall(sql)))
     return _PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", sql), names
 
@@ -166,7 +167,7 @@ async def _sqlalchemy_async(db: Any, wanted: Statement) -> Sequence[Row]:
 
 
 async def _asyncpg(db: Any, wanted: Statement) -> Sequence[Row]:
-    sql, names = _dollar_style(wanted.sql)
+    sql, names = dollar_style(wanted.sql)
     return [tuple(row) for row in await db.fetch(sql, *(wanted.parameters[name] for name in names))]
 
 

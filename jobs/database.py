@@ -16,43 +16,21 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 
 from jobs.bounds import ASK_SECONDS, bounded
 from jobs.connection import Row
+from jobs.lane import Lane, Preparing
 from jobs.outcome import MAX_FRAMES_CHARS, MAX_MESSAGE_CHARS, clip
 from jobs.sql import statement
+from jobs.unavailable import answered
 
 log = logging.getLogger("oomph.database")
 
-MAX_CONNECTIONS = 3  # outcomes, housekeeping and one to spare; claims, the lease keeper and the listener have their own
-
-_UNAVAILABLE = (
-    psycopg.OperationalError,  # broken, refused, cancelled by a time-out, deadlock, shut down
-    psycopg.InterfaceError,
-    errors.ReadOnlySqlTransaction,  # the old primary, after a fail-over
-    errors.IdleInTransactionSessionTimeout,  # this process was stopped, or its loop blocked, between two statements
-    errors.TransactionTimeout,  # a setting of the database, from PostgreSQL 17 on
-    PoolTimeout,
-    PoolClosed,
-    TimeoutError,
-    OSError,
-)
-
-
-# What a pooler in transaction mode answers that hides behind its server's process id: it did nothing.
-_NOT_PREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
+MAX_CONNECTIONS = 2  # for all but claims, successes, the lease keeper and the listener, which have one each
 
 LEAST_CONNECT_SECONDS = 2  # of libpq, which takes whole ones
 LOCK_TIMEOUT_MS = 1_000  # what is locked for longer is left for the next try, and does not hold up others
-
-
-class DatabaseUnavailable(Exception):
-    """The database did not answer in time or refused; nothing is known of what the call did. Try again."""
-
-
-class Locked(DatabaseUnavailable):
-    """The database answers; somebody holds a lock that the call needs. It changed nothing. Try again."""
 
 
 def connection_parameters(application_name: str, connect_timeout: float, url: str = "") -> dict[str, Any]:
@@ -111,72 +89,8 @@ class Session:
             yield
 
 
-class Lane:
-    """A connection of its own for one hot statement, which spares it the pool's bookkeeping and its planning.
-
-    Calls come one after the other. Opened by the first, closed after one that failed, and opened again by the next.
-    """
-
-    def __init__(self, url: str, *, call_timeout: float, application_name: str) -> None:
-        self._url = url
-        self._call_timeout = call_timeout
-        self._parameters = connection_parameters(application_name, call_timeout, url)
-        self._prepares = True  # a function's plan is known to be right; prepared, a claim spares itself the way to it
-        self._cursor: psycopg.AsyncCursor[Row] | None = None
-        self._turn = asyncio.Lock()
-
-    async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
-        """Run one statement in its own transaction. Raises `DatabaseUnavailable`."""
-        try:
-            async with asyncio.timeout(self._call_timeout + 3 * ASK_SECONDS), self._turn:
-                try:
-                    return await self._run(query, parameters)
-                except _NOT_PREPARED:
-                    self._do_without()
-                    return await self._run(query, parameters)
-        except _UNAVAILABLE as error:
-            raise DatabaseUnavailable(_told(error)) from error
-
-    async def _run(self, query: str, parameters: dict[str, Any]) -> list[Row]:
-        try:
-            if self._cursor is None:
-                async with asyncio.timeout(self._call_timeout):
-                    self._cursor = await self._connect()
-            async with bounded(self._cursor.connection, self._call_timeout):
-                await self._cursor.execute(statement(query), parameters)
-                return await self._cursor.fetchall()
-        except BaseException:
-            await self.close()
-            raise
-
-    async def _connect(self) -> psycopg.AsyncCursor[Row]:
-        connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, **self._parameters)
-        try:
-            cursor = connection.cursor(row_factory=tuple_row, binary=True)
-            if self._prepares:
-                rows = await (await cursor.execute(statement("backend_pid"))).fetchall()
-                if rows[0][0] == connection.info.backend_pid:
-                    connection.prepare_threshold = 0
-                else:
-                    self._do_without()
-        except BaseException:
-            await connection.close()
-            raise
-        return cursor
-
-    def _do_without(self) -> None:
-        # Not only where it fails: behind a pooler, the statement of that name may be one that somebody else prepared.
-        log.info("the database is behind a pooler; claims do without prepared statements")
-        self._prepares = False
-
-    async def close(self) -> None:
-        cursor, self._cursor = self._cursor, None
-        if cursor is not None:
-            await cursor.connection.close()
-
-
 class Database:
-    """A small pool of connections, and a lane for the claims, with a bound on every call.
+    """A small pool of connections, and a lane for each statement that every job passes, with a bound on every call.
 
     `call_timeout`, in seconds, covers waiting for a connection and running the statements.
     """
@@ -193,13 +107,17 @@ class Database:
             kwargs={**connection_parameters(application_name, call_timeout, url), "autocommit": True},
             name=application_name,
         )
-        self.claims = Lane(url, call_timeout=call_timeout, application_name=application_name)
+        parameters = connection_parameters(application_name, call_timeout, url)
+        preparing = Preparing()
+        self.claims = Lane(url, call_timeout=call_timeout, parameters=parameters, preparing=preparing)
+        self.outcomes = Lane(url, call_timeout=call_timeout, parameters=parameters, preparing=preparing)
 
     async def open(self) -> None:
         await self._pool.open()
 
     async def close(self) -> None:
         await self.claims.close()
+        await self.outcomes.close()
         await self._pool.close(timeout=2)
 
     async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
@@ -223,29 +141,13 @@ class Database:
     async def _session(self) -> AsyncIterator[Session]:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._call_timeout
-        async with _answered(self._call_timeout + 3 * ASK_SECONDS), self._pool.connection() as connection:
+        async with answered(self._call_timeout + 3 * ASK_SECONDS), self._pool.connection() as connection:
             try:
                 async with bounded(connection, until - loop.time()):
                     yield Session(connection)
             except errors.ReadOnlySqlTransaction:
                 await connection.close()  # this server lost its role, and would keep us for as long as it lives
                 raise
-
-
-@asynccontextmanager
-async def _answered(seconds: float) -> AsyncIterator[None]:
-    """The one name of every failure. The bound is for what no other one covers."""
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except errors.LockNotAvailable as error:
-        raise Locked(str(error).strip()) from error
-    except _UNAVAILABLE as error:
-        raise DatabaseUnavailable(_told(error)) from error
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip() or 'no answer in time'}"
 
 
 def json_or_none(value: Mapping[str, Any] | None) -> str | None:

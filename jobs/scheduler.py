@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from jobs.app import App, Misfire, Overlap, Schedule, Tick
-from jobs.database import Database, DatabaseUnavailable, Locked, Session
+from jobs.database import Database, Session
 from jobs.failpoints import Failpoint, failpoint
 from jobs.schedule import due, grid
 from jobs.task import Pool
+from jobs.unavailable import DatabaseUnavailable, Locked
 
 log = logging.getLogger("oomph.schedules")
 

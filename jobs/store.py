@@ -17,10 +17,12 @@ from psycopg import errors
 
 from jobs.app import App
 from jobs.backoff import backoff
-from jobs.database import LOCK_TIMEOUT_MS, Database, DatabaseUnavailable, Locked, Session, json_or_none
+from jobs.connection import Row
+from jobs.database import LOCK_TIMEOUT_MS, Database, Session, json_or_none
 from jobs.declarations import publish
 from jobs.failpoints import Failpoint, failpoint
 from jobs.health import HealthNews, judge
+from jobs.lane import Call
 from jobs.notices import NOTICE_KINDS
 from jobs.outcome import (
     MAX_OUTPUT_TAIL_BYTES,
@@ -36,6 +38,7 @@ from jobs.outcome import (
     clip,
     storable,
 )
+from jobs.unavailable import DatabaseUnavailable, Locked
 
 log = logging.getLogger("oomph.store")
 
@@ -84,6 +87,52 @@ class Stop(NamedTuple):
     kind: str
     priority: int
     organization_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a claim asks for: up to `slots` due jobs of these kinds, best first.
+
+    Of a kind and priority with a mark those past it; of the others those that have been due for `reach` seconds at
+    most. Where organisations take turns, they do so from these stops on, and of several kinds those come last that
+    were `served` last. With `ids` these jobs alone, as far as nothing else need be known of the queue to start them.
+    """
+
+    worker_id: UUID
+    pool: str
+    kinds: Sequence[str]
+    slots: int
+    reach: float = math.inf
+    marks: Collection[Mark] = ()
+    stops: Collection[Stop] = ()
+    served: Sequence[str] = ()
+    ids: Sequence[int] = ()
+
+    @property
+    def call(self) -> Call:
+        if self.ids:
+            named = {"worker_id": self.worker_id, "pool": self.pool, "kinds": list(self.kinds), "ids": list(self.ids)}
+            return "claim_named", named
+        plain = {
+            "worker_id": self.worker_id,
+            "pool": self.pool,
+            "kinds": list(self.kinds),
+            "slots": self.slots,
+            "reach": self.reach,
+        }
+        if not self.marks and not self.stops:
+            return "claim", plain
+        return "claim_past", {
+            **plain,
+            "mark_kinds": [mark.kind for mark in self.marks],
+            "mark_priorities": [mark.priority for mark in self.marks],
+            "mark_run_afters": [mark.run_after for mark in self.marks],
+            "mark_ids": [mark.id for mark in self.marks],
+            "served": list(self.served),
+            "stop_kinds": [stop.kind for stop in self.stops],
+            "stop_priorities": [stop.priority for stop in self.stops],
+            "stops": [stop.organization_id for stop in self.stops],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,43 +225,28 @@ class JobStore:
         """Take this worker's row away; it stays while a job is still running under it, so that others rescue it."""
         await self._database.fetch("deregister", worker_id=worker_id)
 
-    async def claim(
-        self,
-        worker_id: UUID,
-        pool: str,
-        kinds: Sequence[str],
-        slots: int,
-        reach: float = math.inf,
-        marks: Collection[Mark] = (),
-        stops: Collection[Stop] = (),
-        served: Sequence[str] = (),
-    ) -> Claim:
-        """Take up to `slots` due jobs of these kinds, best first; of a kind and priority with a mark, those past it.
-
-        Of the others, those that have been due for `reach` seconds at most. Where organisations take turns, they do so
-        from these stops on, and of several kinds those come last that were `served` last.
-        """
+    async def claim(self, wanted: Wanted) -> Claim:
+        """Take what is wanted and due."""
         try:
-            wanted = {"worker_id": worker_id, "pool": pool, "kinds": list(kinds), "slots": slots, "reach": reach}
-            if not marks and not stops:
-                rows = await self._database.claims.fetch("claim", **wanted)
-            else:
-                rows = await self._database.claims.fetch(
-                    "claim_past",
-                    **wanted,
-                    mark_kinds=[mark.kind for mark in marks],
-                    mark_priorities=[mark.priority for mark in marks],
-                    mark_run_afters=[mark.run_after for mark in marks],
-                    mark_ids=[mark.id for mark in marks],
-                    served=list(served),
-                    stop_kinds=[stop.kind for stop in stops],
-                    stop_priorities=[stop.priority for stop in stops],
-                    stops=[stop.organization_id for stop in stops],
-                )
+            (rows,) = await self._database.claims.fetch_together(wanted.call)
         except errors.UniqueViolation:
             # The backstop of invariant 5: somebody set a job of the same concurrency key to running by hand, or the
             # database's own isolation level hides what other claims did. They made progress, so asking again does too.
             return Claim([], parked=1)
+        return await self._claim(rows)
+
+    async def complete_and_claim(
+        self, successes: Mapping[Fence, str | None], wanted: Wanted
+    ) -> tuple[set[Fence], Claim]:
+        """`complete` and then `claim`, all or nothing: the disk is waited for once."""
+        try:
+            refused, rows = await self._database.claims.fetch_together(_completion(successes), wanted.call)
+        except (Locked, errors.UniqueViolation):
+            return set(successes), Claim([], parked=1)
+        failpoint(Failpoint.SUCCESSES_COMMITTED)
+        return {Fence._make(row) for row in refused}, await self._claim(rows)
+
+    async def _claim(self, rows: Sequence[Row]) -> Claim:
         jobs = [_claimed(row) for row in rows if row[1] is not None]
         stopped = tuple(Stop(row[3], row[11], row[9]) for row in rows if row[1] is None and row[9] is not None)
         return Claim(await self._with_traces(jobs), parked=max((row[0] for row in rows), default=0), stops=stopped)
@@ -247,17 +281,10 @@ class JobStore:
 
         Those are the lost ones, and successes that change their kind's health; all, where somebody holds a row's lock.
         """
-        fences = sorted(successes)  # two statements that change many running jobs never wait in a circle
-        results = [successes[fence] for fence in fences]
         try:
-            refused = await self._database.fetch(
-                "complete_many",
-                ids=_numbers(fence.id for fence in fences),
-                claims=_numbers(fence.claim for fence in fences),
-                results=results if any(results) else None,
-            )
+            (refused,) = await self._database.outcomes.fetch_together(_completion(successes))
         except Locked:
-            return set(fences)
+            return set(successes)
         failpoint(Failpoint.SUCCESSES_COMMITTED)
         return {Fence._make(row) for row in refused}
 
@@ -424,6 +451,16 @@ class JobStore:
             error=json_or_none(asdict(error) if error else None),
             output_tail=clip(process.output_tail, MAX_OUTPUT_TAIL_BYTES) or None,
         )
+
+
+def _completion(successes: Mapping[Fence, str | None]) -> Call:
+    fences = sorted(successes)  # two statements that change many running jobs never wait in a circle
+    results = [successes[fence] for fence in fences]
+    return "complete_many", {
+        "ids": _numbers(fence.id for fence in fences),
+        "claims": _numbers(fence.claim for fence in fences),
+        "results": results if any(results) else None,
+    }
 
 
 def _numbers(values: Iterable[int]) -> str:

@@ -12,6 +12,7 @@ import asyncio
 import os
 from contextlib import suppress
 
+from pools import process
 from pools.frames import Setup, pack
 from pools.household import Household
 from pools.memory import Baseline
@@ -51,7 +52,7 @@ class Nursery:
         if limit_mb == self._limit_mb and (waiting := self._remove_next()) is not None:
             with suppress(SpawnFailed):  # the template may have been replaced since
                 newborn = await self._result(waiting)
-                if not newborn.exited.is_set():
+                if not process.is_over(newborn.pidfd):  # the loop may not have been told yet
                     return newborn
                 self._end_soon(newborn)
         return await self._result(asyncio.create_task(self._make(limit_mb), name="oomph birth"))

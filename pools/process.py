@@ -168,6 +168,13 @@ def kill_and_wait(pidfds: Collection[int], deadline: float) -> None:
             waiting.discard(pidfd)
 
 
+def is_over(pidfd: int) -> bool:
+    """Whether the process has ended."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 def reap(pid: int) -> Ending | None:
     """Collect one dead child. None if another waiter in this process took its status, or if it still runs."""
     try:

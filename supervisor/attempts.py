@@ -14,12 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jobs.app import App
-from jobs.database import DatabaseUnavailable
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import AttemptReport, Died, Failed, JobError, Returned, Succeeded, Verdict
 from jobs.store import ClaimedJob, Fence, JobStore
 from jobs.subject import about
 from jobs.task import Pool
+from jobs.unavailable import DatabaseUnavailable
 from pools.errors import describe
 from pools.execution import Execution, Intent, JobPool, Report
 from pools.redacted import redacted

@@ -11,7 +11,9 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -19,9 +21,10 @@ from jobs.app import App
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import Verdict
 from jobs.recovery import Recovery
-from jobs.store import ClaimedJob, JobStore
+from jobs.store import Claim, ClaimedJob, JobStore, Wanted
 from jobs.task import Pool
 from supervisor.attempts import Attempts
+from supervisor.heard import Heard
 from supervisor.herd import Herd
 from supervisor.reach import Reach
 from supervisor.turns import Turns
@@ -32,11 +35,23 @@ if TYPE_CHECKING:
 MAX_BATCH = 333  # jobs a claim: with more of them, the first wait longer and nothing is gained
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
 BATCHES = 3  # in the slots at once: one is claimed while one runs and one is written
+UNSEEN_SECONDS = 1.5  # the longest that claims ask for some kinds only; between two looks it is a second
 DEAR_ENTRIES = 5_000  # of the index, walked over by a look: half a millisecond
 DEAR_SHARE = 20  # times what a dear question took, until the next: the database is kept busy for 5 % of the time
 DEAR_SECONDS = 10.0  # until the next at most
 TIMER_SECONDS = 0.001  # after the moment that the database named: a timer may fire a little early
 IDLE_HORIZON = 300.0  # the longest back-off: what is due later than that is somebody's plan, not work in progress
+
+
+@dataclass(slots=True)
+class Asked:
+    """A claim on its way, and what was known as it was asked for: what it comes for, and the monotonic clock."""
+
+    pool: Pool
+    wanted: Wanted
+    heard: set[str]
+    at: float
+    answer: Claim | None = None
 
 
 class Claims:
@@ -80,10 +95,12 @@ class Claims:
         self._idle: dict[Pool, bool] = dict.fromkeys(pools, False)
         self._short_of_slots = dict.fromkeys(pools, False)
         self._timers: dict[Pool, asyncio.TimerHandle] = {}
+        self._bounded = {kind for kind, each in app.handlers.items() if each.task.max_per_organization is not None}
         self._pool_of = {kind: pool for pool, kinds in self._kinds.items() for kind in kinds}
         self._herd = Herd(random.Random())
-        self._heard: dict[Pool, set[str]] = {pool: set() for pool in pools}  # what the next claim comes for
+        self._heard = {pool: Heard() for pool in pools}  # what the next claim comes for
         self._looks_after = dict.fromkeys(pools, True)  # the next claim, also if it takes nothing
+        self._seen_all = dict.fromkeys(pools, -math.inf)  # when all kinds were last asked for, or looked at
         self._reach = {pool: Reach() for pool in pools}
         self._turns = {pool: Turns() for pool in pools}
         self._claiming: dict[Pool, float] = {}  # since when
@@ -101,8 +118,8 @@ class Claims:
             self._looks_after[pool] = True
             event.set()
 
-    def hear(self, what: str, kind: str) -> bool:
-        """A notification: a job of this kind was committed, or `many`, or one that came `earlier` than others.
+    def hear(self, what: str, kind: str, job_id: int | None = None) -> bool:
+        """A notification: a job of this kind was committed, perhaps this one, or `many`, or one `earlier` than others.
 
         Returns whether this worker claims for it.
         """
@@ -116,7 +133,7 @@ class Claims:
         # Whoever is on the way has to claim again anyway: it cannot know what was committed meanwhile.
         comes = self._wake[pool].is_set() or pool in self._claiming or self._herd.comes(kind)
         if comes:
-            self._heard[pool].add(kind)
+            self._heard[pool].add(kind, job_id)
             self._wake[pool].set()
         return comes
 
@@ -167,14 +184,12 @@ class Claims:
     async def _claim_what_fits(self, pool: Pool, event: asyncio.Event) -> None:
         self._idle[pool] = not self._kinds[pool]
         self._rounds[pool] += 1
-        slots = min(self._attempts.free_slots(pool), self._batch[pool])
-        self._short_of_slots[pool] = slots <= 0
-        if not (self._may_claim() and self._ready[pool]() and slots > 0):
+        if not (self._has_slots(pool) and self._may_claim() and self._ready[pool]()):
             return  # a freed slot wakes it, and the look does once a second
         looks_after, self._looks_after[pool] = self._looks_after[pool], False
         try:
-            taken, more = await self._claim(pool, slots)
-            if more or taken == slots:
+            taken, more = await self._claim(pool, only_heard=not looks_after)
+            if more:
                 self.wake(pool)  # if only to find that no slot is free
                 return
             await asyncio.sleep(0)  # what was taken runs first
@@ -219,6 +234,7 @@ class Claims:
                 continue  # something has come since: its claim looks again
             if is_whole:
                 self._idle[pool] = first > IDLE_HORIZON
+                self._seen_all[pool] = time.monotonic()
             if (timer := self._timers.pop(pool, None)) is not None:
                 timer.cancel()
             if first <= 0:
@@ -231,42 +247,108 @@ class Claims:
     def _reaches(self, now: float) -> dict[Pool, float]:
         return {pool: reach.seconds(now) for pool, reach in self._reach.items()}
 
-    async def _claim(self, pool: Pool, slots: int) -> tuple[int, bool]:
+    def _has_slots(self, pool: Pool) -> bool:
+        self._short_of_slots[pool] = self._attempts.free_slots(pool) <= 0
+        return not self._short_of_slots[pool]
+
+    async def _claim(self, pool: Pool, *, only_heard: bool) -> tuple[int, bool]:
         async with self._turn:
-            kinds = self._kinds[pool]
-            reach = self._reach[pool]
-            heard, self._heard[pool] = self._heard[pool], set()
-            sent_at = time.monotonic()
-            marks, seconds = reach.marks(sent_at), reach.seconds(sent_at) if self._is_dear else math.inf
-            turns = self._turns[pool]
-            claim = await self._store.claim(
-                self._worker_id, pool, kinds, slots, seconds, marks, turns.stops, turns.served
-            )
-            turns.taken(claim.jobs, claim.stops)
-            if self._meter is not None:
-                self._meter.claimed(pool, claim.jobs, time.monotonic() - sent_at)
-            if claim.jobs:
-                failpoint(Failpoint.CLAIMED)
-            taken = len(claim.jobs)
-            self._start(pool, claim.jobs, more_follow=taken == slots)
-            found = {job.kind for job in claim.jobs} if not claim.parked else heard
-            self._herd.is_needed(found)
-            self._herd.came_in_vain(heard - found)
-            if taken == slots:
-                reach.filled(claim.jobs, sent_at)
-            elif marks:  # there may be something before them
-                reach.passed()
-                return taken, True
-            elif not claim.parked:
-                reach.emptied(sent_at)
-            if self._probe[pool] and taken < slots:
-                probes = await self._store.claim_probe(self._worker_id, pool, kinds)
+            if not self._has_slots(pool):
+                return 0, False  # while this waited, a claim went along with an end and filled them
+            slots = min(self._attempts.free_slots(pool), self._batch[pool])
+            asked = self._ask(pool, slots, only_heard=only_heard)
+            claim = await self._store.claim(asked.wanted)
+            taken, more = len(claim.jobs), self._take(asked, claim)
+            if not more and self._probe[pool] and taken < slots:
+                probes = await self._store.claim_probe(self._worker_id, pool, self._kinds[pool])
                 if probes:
                     failpoint(Failpoint.PROBE_CLAIMED)
                 self._start(pool, probes)
                 taken += len(probes)
                 self._probe[pool] = False
-        return taken, claim.parked > 0
+        return taken, more
+
+    @asynccontextmanager
+    async def along(self, jobs: Sequence[ClaimedJob]) -> AsyncIterator["Asked | None"]:
+        """While the ends of these jobs are written: the claim that goes along with them, or None.
+
+        It takes the place of the next one in a small pool whose slots are all in use, for as many jobs as these make
+        room for. Whoever has written them, and has said so, sets `answer`; what was claimed starts after that.
+        """
+        pool = Pool(jobs[0].pool)
+        freed = sum(job.pool == pool for job in jobs)
+        goes = (
+            self._short_of_slots.get(pool, False)
+            and self._attempts.slots(pool) <= MIN_BATCH
+            and not self._turn.locked()
+            and self._may_claim()
+            and self._ready[pool]()
+        )
+        if not goes:
+            yield None
+            return
+        async with self._turn:
+            self._rounds[pool] += 1
+            self._idle[pool] = False
+            asked = self._ask(pool, self._attempts.free_slots(pool) + freed)
+            try:
+                yield asked
+            finally:
+                if asked.answer is None or self._take(asked, asked.answer):
+                    self.wake(pool)
+
+    def _ask(self, pool: Pool, slots: int, *, only_heard: bool = False) -> "Asked":
+        """Where nothing but notifications woke it, an idle worker asks for what they told: each kind has its price.
+
+        Not where all kinds have not been asked for or looked at lately: while notifications come without a pause, every
+        look is overtaken by a claim.
+        """
+        reach, turns, now = self._reach[pool], self._turns[pool], time.monotonic()
+        heard, self._heard[pool] = self._heard[pool], Heard()
+        is_idle = only_heard and bool(heard.kinds) and now - self._seen_all[pool] <= UNSEEN_SECONDS
+        if is_idle and 0 < len(heard.ids) <= slots and not self._bounded & heard.kinds:
+            named = Wanted(self._worker_id, pool, sorted(heard.kinds), slots, ids=heard.ids)
+            return Asked(pool, named, heard.kinds, now)
+        if is_idle and not self._is_dear:
+            kinds: Sequence[str] = sorted(heard.kinds)
+        else:
+            kinds, self._seen_all[pool] = self._kinds[pool], now
+        wanted = Wanted(
+            self._worker_id,
+            pool,
+            kinds,
+            slots,
+            reach.seconds(now) if self._is_dear else math.inf,
+            reach.marks(now),
+            turns.stops,
+            turns.served,
+        )
+        return Asked(pool, wanted, heard.kinds, now)
+
+    def _take(self, asked: "Asked", claim: Claim) -> bool:
+        """Start what was claimed. Returns whether there is more to claim."""
+        pool, jobs = asked.pool, claim.jobs
+        reach = self._reach[pool]
+        self._turns[pool].taken(jobs, claim.stops)
+        if self._meter is not None:
+            self._meter.claimed(pool, jobs, time.monotonic() - asked.at)
+        if jobs:
+            failpoint(Failpoint.CLAIMED)
+        is_full = len(jobs) == asked.wanted.slots
+        self._start(pool, jobs, more_follow=is_full)
+        found = {job.kind for job in jobs} if not claim.parked else asked.heard
+        self._herd.is_needed(found)
+        self._herd.came_in_vain(asked.heard - found)
+        if asked.wanted.ids:  # what others did not take, a claim that looks at the queue may
+            return is_full or (len(jobs) < len(asked.wanted.ids) and self._herd.size == 1)
+        if is_full:
+            reach.filled(jobs, asked.at)
+        elif asked.wanted.marks:  # there may be something before them
+            reach.passed()
+            return True
+        elif not claim.parked and asked.wanted.kinds is self._kinds[pool]:
+            reach.emptied(asked.at)
+        return is_full or claim.parked > 0
 
     def _start(self, pool: Pool, jobs: Sequence[ClaimedJob], *, more_follow: bool = False) -> None:
         jobs = self._attempts.new_among(jobs)
@@ -275,7 +357,9 @@ class Claims:
         elif not self._may_claim():
             self._give_back(jobs, Verdict.RELEASED, "the shutdown began during the claim")
         elif jobs:
-            self._attempts.start(pool, jobs, self._trusted, more_follow=more_follow)
+            free = self._attempts.free_slots(pool)
+            self._attempts.start(pool, jobs[:free], self._trusted, more_follow=more_follow)
+            self._give_back(jobs[free:], Verdict.RELEASED, "the slot that it was claimed for is not free yet")
 
     def _give_back(self, jobs: Sequence[ClaimedJob], verdict: Verdict, why: str) -> None:
         for job in jobs:

@@ -17,10 +17,10 @@ def explain(error: Exception) -> str | None:
     from psycopg.errors import ReadOnlySqlTransaction
 
     from jobs.control import ControlError
-    from jobs.database import DatabaseUnavailable, Locked
     from jobs.documents.errors import DocumentError
     from jobs.loading import AppError
     from jobs.migrate import SchemaError
+    from jobs.unavailable import DatabaseUnavailable, Locked
     from pools.process import NotSupported
     from pools.template_hold import TemplateError
     from supervisor.embedded import EmbeddedServerError

@@ -11,14 +11,14 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from typing import Any
 
 import psycopg
-from psycopg import sql
+from psycopg import pq, sql
 
 from jobs.bounds import bounded
-from jobs.database import DatabaseUnavailable, connect_bound, connection_parameters
+from jobs.database import connect_bound, connection_parameters
+from jobs.unavailable import DatabaseUnavailable
 
 log = logging.getLogger("oomph.listener")
 
@@ -37,8 +37,9 @@ DEAF = (
 class Listener:
     """Calls `on_jobs(payload)` for committed jobs, `on_control(what)` for operators' actions, `on_connect()` for both.
 
-    The payload of jobs is `new`, `many` or `earlier`, and their kind. An `earlier` one came back to its place in the
-    queue, before others that were claimed meanwhile. `notify(channel)` sends a notification over another connection.
+    The payload of jobs is `one` and its id, `new`, `many` or `earlier`, and their kind. An `earlier` one came back to
+    its place in the queue, before others that were claimed meanwhile. `notify(channel)` sends a notification over
+    another connection.
     """
 
     def __init__(
@@ -57,6 +58,9 @@ class Listener:
         self._on_control = on_control
         self._proof_channel = f"background_proof_{uuid.uuid4().hex}"
         self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._watched: int | None = None  # the descriptor of its socket
+        self._proof: asyncio.Future[None] | None = None  # what came back
+        self._end: asyncio.Future[Exception] | None = None  # the connection's
         self._deaf = False
         self.round_trip_seconds: float | None = None
 
@@ -69,20 +73,21 @@ class Listener:
         try:
             if self._connection is None:
                 return await self._begin()
-            if not await self._proves(self._connection):
+            if not await self._proves():
                 raise TimeoutError("a notification to ourselves did not come back")
-            await self._hear(self._connection, PROOF_SECONDS)
-        except (DatabaseUnavailable, psycopg.Error, OSError, TimeoutError) as error:
+            await self._hear(PROOF_SECONDS)
+        except Exception as error:  # also a fault of whoever was told: the reader has ended with it
             await self.stop()
-            if isinstance(error, DatabaseUnavailable):
-                raise
-            raise DatabaseUnavailable(f"{type(error).__name__}: {error}") from error
+            if isinstance(error, (psycopg.Error, OSError, TimeoutError)):
+                raise DatabaseUnavailable(f"{type(error).__name__}: {error}") from error
+            raise
         return 0
 
     async def stop(self) -> None:
         """Close the connection."""
         connection, self._connection, self.round_trip_seconds = self._connection, None, None
         if connection is not None:
+            self._watch(None)
             await connection.close()
 
     async def _begin(self) -> float:
@@ -90,9 +95,11 @@ class Listener:
             connection = self._connection = await psycopg.AsyncConnection.connect(
                 self._url, autocommit=True, **connection_parameters("oomph listener", PROOF_TIMEOUT, self._url)
             )
+        self._end = asyncio.get_running_loop().create_future()
+        connection.add_notify_handler(lambda notification: self._heard(notification.channel, notification.payload))
         # The others once this one is proven: in a pooler's session they would stay, for each job to be told to it.
         await self._listen(connection, self._proof_channel)
-        if not await self._proves(connection):
+        if not await self._proves():
             await self.stop()
             if not self._deaf:
                 log.warning(DEAF)
@@ -106,33 +113,52 @@ class Listener:
         return 0
 
     async def _listen(self, connection: psycopg.AsyncConnection[Any], *channels: str) -> None:
+        """Listen to these too. Between statements the socket is watched here, which is the shortest way to a job."""
+        self._watch(None)
         async with bounded(connection, PROOF_TIMEOUT):
             for channel in channels:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+        self._watch(connection)
 
-    async def _proves(self, connection: psycopg.AsyncConnection[Any]) -> bool:
+    def _watch(self, connection: psycopg.AsyncConnection[Any] | None) -> None:
         loop = asyncio.get_running_loop()
-        sent = loop.time()
+        if self._watched is not None:
+            loop.remove_reader(self._watched)
+        self._watched = None if connection is None else connection.fileno()
+        if connection is not None:
+            loop.add_reader(connection.fileno(), self._read, connection.pgconn, connection.info.encoding)
+
+    async def _proves(self) -> bool:
+        loop = asyncio.get_running_loop()
+        sent, self._proof = loop.time(), loop.create_future()
         await self._notify(self._proof_channel)
-        if not await self._hear(connection, PROOF_TIMEOUT, until_proof=True):
+        await self._hear(PROOF_TIMEOUT, until=self._proof)
+        if not self._proof.done():
             return False
         self.round_trip_seconds = loop.time() - sent
         return True
 
-    async def _hear(
-        self, connection: psycopg.AsyncConnection[Any], seconds: float, *, until_proof: bool = False
-    ) -> bool:
-        loop = asyncio.get_running_loop()
-        until, is_proven = loop.time() + seconds, False
-        while not (is_proven and until_proof) and (left := until - loop.time()) > 0:
-            # One packet at a time, and whole: the driver forgets what else came with the proof if it is left there.
-            async with aclosing(connection.notifies(timeout=left, stop_after=1)) as packet:
-                async for notification in packet:
-                    if notification.channel == JOBS_CHANNEL:
-                        self._on_jobs(notification.payload)
-                    elif notification.channel == CONTROL_CHANNEL:
-                        self._on_control(notification.payload)
-                    else:
-                        is_proven = True
-                    await asyncio.sleep(0)  # who was woken goes first: back to waiting is a long way through the driver
-        return is_proven
+    async def _hear(self, seconds: float, until: "asyncio.Future[None] | None" = None) -> None:
+        assert self._end is not None
+        ends: set[asyncio.Future[Any]] = {self._end} if until is None else {self._end, until}
+        await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if self._end.done():
+            raise self._end.result()
+
+    def _read(self, libpq: "pq.abc.PGconn", encoding: str) -> None:
+        try:
+            libpq.consume_input()
+            while (notification := libpq.notifies()) is not None:
+                self._heard(notification.relname.decode(encoding), notification.extra.decode(encoding))
+        except Exception as error:  # noqa: BLE001  (whoever waits for the end is told)
+            self._watch(None)  # its number may be another connection's soon
+            if self._end is not None and not self._end.done():
+                self._end.set_result(error)
+
+    def _heard(self, channel: str, payload: str) -> None:
+        if channel == JOBS_CHANNEL:
+            self._on_jobs(payload)
+        elif channel == CONTROL_CHANNEL:
+            self._on_control(payload)
+        elif self._proof is not None and not self._proof.done():
+            self._proof.set_result(None)

@@ -12,21 +12,22 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from jobs.database import DatabaseUnavailable, Locked
 from jobs.failpoints import Failpoint, failpoint
 from jobs.health import tell
 from jobs.outcome import AttemptReport, Failed, JobError, Returned, Succeeded, Verdict
 from jobs.store import ClaimedJob, Fence, Finished, JobStore, Lost
 from jobs.subject import about
+from jobs.unavailable import DatabaseUnavailable, Locked
 
 if TYPE_CHECKING:
+    from supervisor.claims import Asked
     from supervisor.monitor.meter import Meter
 
 log = logging.getLogger("oomph.outcomes")
@@ -54,11 +55,23 @@ class _Pending:
     locked: bool = False
 
 
-class OutcomeWriter:
-    """One for the life of the process; a report outlives the worker id that it belongs to only as a refund."""
+Along = Callable[[Sequence[ClaimedJob]], AbstractAsyncContextManager["Asked | None"]]
 
-    def __init__(self, store: JobStore, meter: "Meter | None" = None) -> None:
+
+def alone(jobs: Sequence[ClaimedJob]) -> AbstractAsyncContextManager[None]:  # noqa: ARG001
+    """No claim goes along."""
+    return nullcontext()
+
+
+class OutcomeWriter:
+    """One for the life of the process; a report outlives the worker id that it belongs to only as a refund.
+
+    `along` is `Claims.along` of the worker id of the day.
+    """
+
+    def __init__(self, store: JobStore, meter: "Meter | None" = None, along: Along = alone) -> None:
         self._store = store
+        self._along = along
         self._meter = meter
         self._pending: dict[Fence, _Pending] = {}
         self._waiting: deque[Fence] = deque()
@@ -122,28 +135,34 @@ class OutcomeWriter:
             outcome = self._pending[fence].report.outcome
             assert isinstance(outcome, Succeeded)
             results[fence] = outcome.result
-        try:
-            failpoint(Failpoint.OUTCOME_TAKEN)
-            began = time.monotonic()
-            lost = await self._store.complete(results)
-            self._wrote(began)
-        except DatabaseUnavailable as error:
-            self._later(fences, error)
-            return
-        except psycopg.Error as error:
-            log.warning("%s successes are written one by one: %s", len(fences), error)
-            lost = set(fences)
-        except Exception as error:
-            # A fault of ours. What was taken from the queue must not be lost with it: nobody else would write it.
-            log.exception("%s successes could not be written", len(fences))
-            self._later(fences, error)
-            return
-        for fence in fences:
-            if fence in lost:
-                # By itself: one of them is at fault, or our own commit's answer was lost.
-                self._spawn(self._write_single(fence))
-            else:
-                self._settled(fence)
+        # What could not be written goes alone from then on: the claim may be all that was waited for.
+        along = alone if any(self._pending[fence].tries for fence in fences) else self._along
+        async with along([self._pending[fence].job for fence in fences]) as claim:
+            try:
+                failpoint(Failpoint.OUTCOME_TAKEN)
+                began = time.monotonic()
+                if claim is None:
+                    lost = await self._store.complete(results)
+                else:
+                    lost, claim.answer = await self._store.complete_and_claim(results, claim.wanted)
+                self._wrote(began)
+            except DatabaseUnavailable as error:
+                self._later(fences, error)
+                return
+            except psycopg.Error as error:
+                log.warning("%s successes are written one by one: %s", len(fences), error)
+                lost = set(fences)
+            except Exception as error:
+                # A fault of ours. What was taken from the queue must not be lost with it: nobody else would write it.
+                log.exception("%s successes could not be written", len(fences))
+                self._later(fences, error)
+                return
+            for fence in fences:
+                if fence in lost:
+                    # By itself: one of them is at fault, or our own commit's answer was lost.
+                    self._spawn(self._write_single(fence))
+                else:
+                    self._settled(fence)
 
     async def _write_single(self, fence: Fence) -> None:
         pending = self._pending[fence]

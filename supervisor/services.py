@@ -5,7 +5,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
-from jobs.database import DatabaseUnavailable
+from jobs.unavailable import DatabaseUnavailable
 
 log = logging.getLogger("oomph.services")
 

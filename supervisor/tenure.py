@@ -11,11 +11,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from jobs.app import App
-from jobs.database import DatabaseUnavailable
 from jobs.failpoints import Failpoint, failpoint
 from jobs.recovery import Recovery
 from jobs.store import JobStore
 from jobs.task import Pool
+from jobs.unavailable import DatabaseUnavailable
 from supervisor.attempts import Attempts
 from supervisor.claims import Claims
 from supervisor.leases import LeaseKeeper

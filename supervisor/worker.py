@@ -9,23 +9,25 @@ the process goes on under a new id once the database answers again.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from jobs.app import App
-from jobs.database import Database, DatabaseUnavailable
+from jobs.database import Database
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import Verdict
 from jobs.recovery import Recovery
 from jobs.retention import RetentionWalk
 from jobs.scheduler import Scheduler
-from jobs.store import JobStore
+from jobs.store import ClaimedJob, JobStore
 from jobs.task import Pool
+from jobs.unavailable import DatabaseUnavailable
 from pools.execution import Intent, JobPool
 from pools.loop import LoopPool
 from supervisor.attempts import Attempts
+from supervisor.claims import Asked
 from supervisor.clean_up import CleanUp
 from supervisor.listener import Listener
 from supervisor.loop import ended_within, keep_what_is_there
@@ -33,7 +35,7 @@ from supervisor.monitor import condition
 from supervisor.monitor.activity import ActivityWriter
 from supervisor.monitor.meter import Meter
 from supervisor.notify_socket import NotifySocket
-from supervisor.outcomes import OutcomeWriter
+from supervisor.outcomes import OutcomeWriter, alone
 from supervisor.services import run_forever
 from supervisor.settings import Settings
 from supervisor.shutdown import Event, State, grace_seconds, next_state
@@ -106,7 +108,7 @@ class Worker:
             self._database, settings.retention, records=records, on_step=self._meter.removed
         )
         self._scheduler = Scheduler(self._database, app, name=settings.worker_app)
-        self._outcomes = OutcomeWriter(self._store, self._meter)
+        self._outcomes = OutcomeWriter(self._store, self._meter, self._along)
         self._ingest: IngestPool | None = None
         self._pools = {pool: self._make_pool(pool) for pool in settings.worker_pools}
         slots = {pool: settings.concurrency(pool) for pool in self._pools}
@@ -407,6 +409,9 @@ class Worker:
         if self._tenure is not None:
             self._tenure.claims.slot_freed(pool, gone)
 
+    def _along(self, jobs: Sequence[ClaimedJob]) -> AbstractAsyncContextManager[Asked | None]:
+        return alone(jobs) if self._tenure is None else self._tenure.claims.along(jobs)
+
     async def _notify(self, channel: str) -> None:
         await self._database.fetch("notify", channel=channel, payload="")
 
@@ -415,7 +420,11 @@ class Worker:
 
     def _on_jobs(self, payload: str) -> None:
         what, _, kind = payload.partition(" ")
-        self._worker.claims.hear(what, kind)
+        job_id = None
+        if what == "one":
+            number, _, kind = kind.partition(" ")
+            job_id = int(number) if number.isdecimal() else None
+        self._worker.claims.hear(what, kind, job_id)
 
     def _on_control(self, what: str) -> None:
         self._worker.claims.wake_all()

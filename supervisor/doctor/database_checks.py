@@ -12,7 +12,7 @@ from supervisor.commands.output import span
 from supervisor.doctor.findings import Finding, error, ok, warning
 
 OLDEST_SERVER = 140_000  # PostgreSQL 14, as server_version_num tells it
-WORKER_CONNECTIONS = MAX_CONNECTIONS + 3  # and one for claims, one for the lease, one for LISTEN
+WORKER_CONNECTIONS = MAX_CONNECTIONS + 4  # and one each for claims, successes, the lease and LISTEN
 CLOCK_SECONDS = 1.0  # what people and logs of two hosts compare is off by more; no lease depends on it
 NOTIFY_SECONDS = 0.5  # a job waits so long for its worker to hear of it
 SNAPSHOT_SECONDS = 300.0  # a busy queue leaves 100,000 dead rows meanwhile

@@ -4,8 +4,9 @@ import asyncio
 import logging
 import time
 
-from jobs.database import Database, DatabaseUnavailable
+from jobs.database import Database
 from jobs.queue_sample import COUNT_LIMIT, QueueSample, sample_queue
+from jobs.unavailable import DatabaseUnavailable
 from supervisor.monitor import catalog
 from supervisor.monitor.exposition import Page
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from jobs.database import DatabaseUnavailable, Locked
+from jobs.unavailable import DatabaseUnavailable, Locked
 from supervisor.page.access import Access, Authenticate, ByApp, Refused, Role
 from supervisor.page.actions import ACTIONS, Action, ask_why, do, done_message, mark_read
 from supervisor.page.assets import ASSET_PATH, send_asset

@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from jobs.bulk import Done, cancel_matching, retry_matching
 from jobs.control import MAX_REASON_LENGTH, ControlError
-from jobs.database import DatabaseUnavailable, Locked
 from jobs.finding import JobCount, count_matching
+from jobs.unavailable import DatabaseUnavailable, Locked
 from supervisor.page.access import Refused
 from supervisor.page.desk import Desk, actor_of, params_of
 from supervisor.page.forms import field

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from jobs.database import DatabaseUnavailable
+from jobs.unavailable import DatabaseUnavailable
 from supervisor.page.access import Refused
 from supervisor.page.looks import Look
 from supervisor.page.quantities import without_ages

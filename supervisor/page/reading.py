@@ -10,7 +10,8 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from jobs.database import Database, DatabaseUnavailable
+from jobs.database import Database
+from jobs.unavailable import DatabaseUnavailable
 
 CALL_SECONDS = 5.0  # a person waits; includes the way to a connection
 STATEMENT_MS = 3_000  # longer is not slow but stuck, and the database has its own work to do

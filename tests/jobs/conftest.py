@@ -22,6 +22,7 @@ from tests.jobs.lab import scalar
 class Shared:
     url: str
     tables: list[str]  # of the migrations; what else lies there, some test made
+    functions: list[str]
 
     @property
     def name(self) -> str:
@@ -37,8 +38,8 @@ def shared(server: str, _oomph_template: str) -> Iterator[Shared]:
             sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(_oomph_template))
         )
         with psycopg.connect(url) as db:
-            ours = tables(db)
-        yield Shared(url, ours)
+            shared = Shared(url, tables(db), functions(db))
+        yield shared
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
@@ -51,6 +52,8 @@ def url(server: str, shared: Shared) -> str:
     with psycopg.connect(shared.url, autocommit=True) as db:
         for table in set(tables(db)) - set(shared.tables):
             db.execute(sql.SQL("DROP TABLE {} CASCADE").format(sql.Identifier(table)))
+        for function in set(functions(db)) - set(shared.functions):
+            db.execute(f"DROP FUNCTION {function} CASCADE".encode())  # and the triggers that call it
         empty(db, [table for table in shared.tables if table != "background_migrations"])
     return shared.url
 
@@ -60,6 +63,11 @@ def tables(db: psycopg.Connection[Any]) -> list[str]:
     rows = db.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY oid"
     )
+    return [row[0] for row in rows]
+
+
+def functions(db: psycopg.Connection[Any]) -> list[str]:
+    rows = db.execute("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace")
     return [row[0] for row in rows]
 
 

@@ -11,7 +11,7 @@ import psycopg
 
 from jobs import App, Handler, Payload, Pool, Task
 from jobs.outcome import AttemptReport, Cancelled, Died, Failed, JobError, Returned, Snoozed, Succeeded, Verdict
-from jobs.store import ClaimedJob, Fence, JobStore, Lost, Waiting
+from jobs.store import ClaimedJob, Fence, JobStore, Lost, Waiting, Wanted
 
 Connection = psycopg.Connection[Any]
 
@@ -43,7 +43,7 @@ class Worker:
         self, slots: int = 10, kinds: Iterable[str] | None = None, pool: str = "system"
     ) -> list[ClaimedJob]:
         wanted = self.kinds if kinds is None else list(kinds)
-        return (await self.store.claim(self.id, pool, wanted, slots)).jobs
+        return (await self.store.claim(Wanted(self.id, pool, wanted, slots))).jobs
 
     async def claim_one(self) -> ClaimedJob:
         (job,) = await self.claim(slots=1)
@@ -56,7 +56,7 @@ class Worker:
         """Claim until nothing is due and nothing was parked."""
         taken: list[ClaimedJob] = []
         while True:
-            claim = await self.store.claim(self.id, "system", self.kinds, slots)
+            claim = await self.store.claim(Wanted(self.id, "system", self.kinds, slots))
             taken += claim.jobs
             if not claim.jobs and not claim.parked:
                 return taken

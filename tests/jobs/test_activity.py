@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.activity import JOB_BOUNDS, PEAK_BOUNDS_MB, VERDICTS, ActivityPoint, activity, percentile
-from jobs.database import Database, DatabaseUnavailable
+from jobs.database import Database
 from jobs.outcome import Verdict
 from jobs.reports import AttemptRow, list_kills, list_workers
 from jobs.store import JobStore
+from jobs.unavailable import DatabaseUnavailable
 from jobs.worker_report import Counts, WorkerState, prune_activity, write_report
 from tests.jobs.callers import CALLERS, settle
 from tests.jobs.lab import Connection, add, hire, scalar

@@ -692,7 +692,7 @@ async def test_claims_whose_answer_was_lost_are_given_back_uncharged(
 async def test_an_outcome_that_waits_for_a_lock_is_bounded_and_can_be_written_afterwards(
     db: Connection, url: str
 ) -> None:
-    from jobs.database import DatabaseUnavailable
+    from jobs.unavailable import DatabaseUnavailable
 
     database = Database(url, call_timeout=0.5, application_name="impatient")
     await database.open()
@@ -717,12 +717,14 @@ async def test_claims_do_without_prepared_statements_where_a_pooler_loses_them(
     await database.open()
     worker = await hire(JobStore(database, retry_delay=0.01, pause_after=5))
     add(db, 3)
+    # As behind a pooler, whose next connection to the server is another one.
+    db.execute(
+        "CREATE FUNCTION forget() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DEALLOCATE ALL; RETURN NULL; END $$"
+    )
+    db.execute("CREATE TRIGGER forget AFTER UPDATE ON background_jobs EXECUTE FUNCTION forget()")
     with caplog.at_level("INFO", "oomph.database"):
         for _ in range(3):
             await worker.claim_one()
-            assert database.claims._cursor is not None
-            # As behind a pooler, whose next connection to the server is another one; the driver cannot see it here.
-            await database.claims._cursor.connection.execute("DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$")
     assert caplog.text.count("prepared statement") == 1
     await database.close()
 

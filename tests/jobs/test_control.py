@@ -278,8 +278,8 @@ async def test_an_operator_and_a_worker_that_lock_in_opposite_order_both_get_thr
     """The operator holds the kind and wants the job, the worker holds the job and wants the kind."""
     import asyncio
 
-    from jobs.database import DatabaseUnavailable
     from jobs.store import Finished
+    from jobs.unavailable import DatabaseUnavailable
     from tests.jobs.lab import until
 
     (job_id,) = add(db)

@@ -4,9 +4,10 @@ import math
 
 import pytest
 
-from jobs.database import Database, DatabaseUnavailable
+from jobs.database import Database
 from jobs.queue_sample import COUNT_LIMIT, MAX_KINDS, KindSample, sample_queue
 from jobs.store import JobStore
+from jobs.unavailable import DatabaseUnavailable
 from tests.jobs.lab import Connection, hire
 
 INSERT = "INSERT INTO background_jobs (kind, pool, priority, run_after, blocked, concurrency_key, status, worker_id) "

@@ -12,10 +12,11 @@ import psycopg
 import pytest
 
 from jobs.control import cancel
-from jobs.database import Database, DatabaseUnavailable
+from jobs.database import Database
 from jobs.outcome import Verdict
 from jobs.recovery import RESCUE_BATCH, Recovery
 from jobs.store import Finished, JobStore, Lost
+from jobs.unavailable import DatabaseUnavailable
 from tests.jobs.lab import (
     FAILURE,
     LETTER,
@@ -398,7 +399,8 @@ async def test_five_lost_workers_in_a_row_pause_the_kind(db: Connection, store: 
 
 HOLD = """
 import asyncio, sys, time
-from jobs.database import Database, DatabaseUnavailable
+from jobs.database import Database
+from jobs.unavailable import DatabaseUnavailable
 
 async def main():
     database = Database(sys.argv[1], call_timeout=0.5, application_name="wedged")

@@ -13,7 +13,7 @@ from jobs import Pool, Priority, Task
 from jobs.control import pause, resume
 from jobs.database import Database
 from jobs.outcome import Verdict
-from jobs.store import Claim, ClaimedJob, JobStore, Mark, Stop
+from jobs.store import Claim, ClaimedJob, JobStore, Mark, Stop, Wanted
 from supervisor.reach import Reach
 from supervisor.turns import Turns
 from tests.jobs.lab import FAILURE, LETTER, NOTE, SUCCESS, Connection, Note, Worker, add, hire, job, returned, scalar
@@ -34,9 +34,8 @@ class Claimer:
 
     async def claim_all(self, slots: int) -> Claim:
         worker, turns = self.worker, self.turns
-        claim = await worker.store.claim(
-            worker.id, "system", worker.kinds, slots, stops=turns.stops, served=turns.served
-        )
+        wanted = Wanted(worker.id, "system", worker.kinds, slots, stops=turns.stops, served=turns.served)
+        claim = await worker.store.claim(wanted)
         turns.taken(claim.jobs, claim.stops)
         return claim
 

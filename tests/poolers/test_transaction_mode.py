@@ -57,7 +57,7 @@ def test_everything_works_and_nothing_is_left_in_a_session(
     use_everything(bench)
     assert worker.stop() == 0
     assert not TROUBLE.findall(worker.text()), worker.text()
-    assert worker.text().count("claims do without prepared statements") == 1
+    assert worker.text().count("do without prepared statements") == 1
     assert left_behind(through, int(str(ROTATIONS[rotation]["default_pool_size"]))) == []
 
 

@@ -12,10 +12,10 @@ from jobs.database import (
     LEAST_CONNECT_SECONDS,
     MAX_CONNECTIONS,
     Database,
-    DatabaseUnavailable,
     connect_bound,
     connection_parameters,
 )
+from jobs.unavailable import DatabaseUnavailable
 from supervisor.settings import HEARTBEATS_PER_LEASE
 from supervisor.testing.waiting import wait_for
 from tests.proxy import Proxy

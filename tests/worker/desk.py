@@ -1,7 +1,7 @@
 """The claims of one worker with everything that they use, but without what wakes them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,17 +14,21 @@ from pools.loop import LoopPool
 from supervisor.attempts import Attempts
 from supervisor.claims import Claims
 from supervisor.outcomes import OutcomeWriter
-from tests.jobs.lab import NOTE, Note, hire, until
+from tests.jobs.lab import LETTER, NOTE, Note, hire, until
 
 
 @dataclass
 class Desk:
-    """One worker with ten slots, who knows notes."""
+    """One worker, with ten slots unless told otherwise, who knows notes and, if told so, letters.
+
+    `during(job_id)` is called by each handler.
+    """
 
     claims: Claims
     attempts: Attempts
     store: JobStore
     ran: list[int] = field(default_factory=list)
+    during: Callable[[int], Awaitable[None]] | None = None
 
     async def take(self) -> list[int]:
         """What the next claims run, until there is no reason for another; there must be one."""
@@ -41,23 +45,28 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(database: Database, store: JobStore) -> AsyncIterator[Desk]:
+async def open_desk(
+    database: Database, store: JobStore, slots: int = 10, *, letters: bool = False
+) -> AsyncIterator[Desk]:
     """A note whose text is `fail once` fails once."""
 
     async def note(payload: Note, context: JobContext) -> None:
         found.ran.append(context.job_id)
+        if found.during is not None:
+            await found.during(context.job_id)
         if payload.text == "fail once" and context.attempt == 1:
             raise RuntimeError(payload.text)
 
-    worker = await hire(store, tasks=[NOTE])
-    app = App([Handler(NOTE, note)])
-    outcomes = OutcomeWriter(store)
+    tasks = [NOTE, LETTER] if letters else [NOTE]
+    worker = await hire(store, tasks=tasks)
+    app = App([Handler(task, note) for task in tasks])
+    outcomes = OutcomeWriter(store, along=lambda jobs: found.claims.along(jobs))
     attempts = Attempts(
         app,
         store,
         outcomes,
         {Pool.SYSTEM: LoopPool()},
-        {Pool.SYSTEM: 10},
+        {Pool.SYSTEM: slots},
         lambda pool, gone: found.claims.slot_freed(pool, gone),
     )
     claims = Claims(

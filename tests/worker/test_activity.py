@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 
 from jobs.activity import ActivityPoint, activity
-from jobs.database import Database, DatabaseUnavailable
+from jobs.database import Database
 from jobs.outcome import AttemptReport, ProcessFacts, Succeeded, Verdict
 from jobs.reports import WorkerRow, list_workers
 from jobs.store import ClaimedJob, JobStore
 from jobs.task import Pool
+from jobs.unavailable import DatabaseUnavailable
 from jobs.worker_report import WorkerState
 from supervisor.monitor.activity import ActivityWriter
 from supervisor.monitor.meter import Meter

@@ -1,10 +1,14 @@
 """Who claims when a job is notified: somebody always, and of many workers not all."""
 
+import asyncio
 import random
 
+from jobs import Pool
+from jobs.database import Database
+from jobs.store import JobStore
 from supervisor.herd import ALL_COME, Herd
-from tests.jobs.lab import Connection, add
-from tests.worker.desk import Desk
+from tests.jobs.lab import Connection, add, until
+from tests.worker.desk import Desk, open_desk
 
 WORKERS = 300
 
@@ -87,3 +91,33 @@ async def test_of_many_jobs_every_worker_takes_its_part(db: Connection, desk: De
     (job_id,) = add(db)
     assert desk.claims.hear("many", "note")
     assert await desk.take() == [job_id]
+
+
+async def test_a_kind_that_is_always_notified_does_not_keep_others_from_being_seen(
+    db: Connection, database: Database, store: JobStore
+) -> None:
+    """Whatever comes first makes the next claim begin, and no look is the last word."""
+    async with open_desk(database, store, letters=True) as desk:
+        await desk.claim()
+
+        async def notify() -> None:
+            while True:
+                desk.claims.hear("new", "note")
+                await asyncio.sleep(0)
+
+        async def claim() -> None:
+            while True:
+                await desk.claims.claim_once(Pool.SYSTEM)
+
+        async def look() -> None:
+            while True:
+                pause = await desk.claims.look_once()
+                await asyncio.sleep(pause)
+
+        (letter,) = add(db, kind="letter")
+        serving = [asyncio.create_task(step()) for step in (notify, claim, look)]
+        try:
+            await until(lambda: letter in desk.ran, 5)
+        finally:
+            for task in serving:
+                task.cancel()

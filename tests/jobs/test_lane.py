@@ -1,0 +1,200 @@
+"""The connection of the statements that every job passes: one transaction a call, and nothing of it is lost unsaid."""
+
+import asyncio
+import math
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from jobs.database import Database
+from jobs.lane import Lane
+from jobs.store import Fence, JobStore, Wanted
+from jobs.unavailable import DatabaseUnavailable, Locked
+from tests.jobs.lab import Connection, Worker, add, hire, job, scalar, until
+from tests.proxy import Proxy
+
+
+@pytest.fixture
+async def lane(url: str) -> AsyncIterator[Lane]:
+    opened = Lane(url, call_timeout=5, parameters={"application_name": "lane"})
+    yield opened
+    await opened.close()
+
+
+def completion(*fences: Fence, result: str | None = None) -> tuple[str, dict[str, Any]]:
+    return "complete_many", {
+        "ids": [fence.id for fence in fences],
+        "claims": [fence.claim for fence in fences],
+        "results": [result for _ in fences] if result else None,
+    }
+
+
+def claim(worker: Worker, slots: int = 10) -> tuple[str, dict[str, Any]]:
+    return Wanted(worker.id, "system", worker.kinds, slots).call
+
+
+async def test_calls_together_are_one_transaction(db: Connection, worker: Worker, lane: Lane) -> None:
+    first, second = add(db, 2)
+    running = await worker.claim_one()
+    refused, claimed = await lane.fetch_together(completion(running.fence), claim(worker))
+    assert refused == []
+    assert [row[1] for row in claimed] == [second]
+    assert (job(db, first), job(db, second)) == ("succeeded", "running")
+    assert scalar(db, "SELECT count(DISTINCT xmin::text) FROM background_jobs") == 1
+
+
+async def test_what_one_of_them_raises_undoes_all(db: Connection, worker: Worker, lane: Lane) -> None:
+    first, second = add(db, 2)
+    running = await worker.claim_one()
+    with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+        await lane.fetch_together(completion(running.fence), ("claim", {**claim(worker)[1], "worker_id": "nobody"}))
+    with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+        await lane.fetch_together(claim(worker), completion(running.fence, result="{"))
+    assert (job(db, first), job(db, second)) == ("running", "queued")
+    assert [row[1] for row in await lane.fetch(claim(worker)[0], **claim(worker)[1])] == [second]
+
+
+async def test_a_lock_that_is_waited_for_in_vain_has_its_own_name(
+    db: Connection, url: str, worker: Worker, lane: Lane
+) -> None:
+    add(db, 1)
+    running = await worker.claim_one()
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT FROM background_jobs FOR UPDATE")
+        with pytest.raises(Locked):
+            await lane.fetch_together(completion(running.fence), claim(worker))
+    assert await lane.fetch_together(completion(running.fence), claim(worker)) == [[], []]
+
+
+async def test_answers_and_questions_may_be_longer_than_what_the_kernel_takes_at_once(
+    db: Connection, worker: Worker, lane: Lane
+) -> None:
+    text = "ä" * 20_000_000
+    add(db, 1, payload=f'{{"text": "{text}"}}')
+    ((row,),) = await lane.fetch_together(claim(worker))
+    assert text in row[5]
+    assert await lane.fetch_together(completion(Fence(row[1], row[2]), result=f'"{text}"')) == [[]]
+    assert scalar(db, "SELECT length(result #>> '{}') FROM background_jobs") == len(text)
+
+
+async def test_a_server_that_ended_the_connection_meanwhile_costs_no_call(db: Connection, lane: Lane) -> None:
+    ((pid,),) = await lane.fetch("backend_pid")
+    db.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    line = lane._line
+    assert line is not None
+    await until(lambda: line.is_broken)
+    ((other,),) = await lane.fetch("backend_pid")
+    assert other != pid
+
+
+async def test_a_call_whose_connection_ends_says_so(db: Connection, url: str, worker: Worker, lane: Lane) -> None:
+    (job_id,) = add(db, 1)
+    running = await worker.claim_one()
+    with psycopg.connect(url) as holder:
+        holder.execute("LOCK TABLE background_kinds")
+        asking = asyncio.create_task(lane.fetch_together(completion(running.fence)))
+        await asyncio.sleep(0.05)
+        db.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE application_name = 'lane' AND datname = current_database()"
+        )
+        with pytest.raises(DatabaseUnavailable, match=r"terminating connection|closed the connection"):
+            await asking
+    assert job(db, job_id) == "running"
+    assert await lane.fetch_together(completion(running.fence)) == [[]]
+
+
+async def test_a_network_that_falls_silent_costs_no_more_than_the_bound(url: str) -> None:
+    with Proxy(url) as proxy:
+        silent = Lane(make_conninfo(proxy.url), call_timeout=0.5, parameters={})
+        await silent.fetch("backend_pid")
+        proxy.freeze()
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(DatabaseUnavailable):
+            await silent.fetch("backend_pid")
+        assert asyncio.get_running_loop().time() - began < 4
+        await silent.close()
+
+
+async def test_a_caller_that_is_cancelled_leaves_no_answer_to_the_next(url: str, worker: Worker, lane: Lane) -> None:
+    await lane.fetch("backend_pid")
+    with psycopg.connect(url) as holder:
+        holder.execute("LOCK TABLE background_workers")
+        asking = asyncio.create_task(lane.fetch_together(claim(worker)))
+        await asyncio.sleep(0.05)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    ((pid,),) = await lane.fetch("backend_pid")
+    assert isinstance(pid, int)
+
+
+async def test_calls_at_once_take_turns(lane: Lane) -> None:
+    answers = await asyncio.gather(*(lane.fetch("backend_pid") for _ in range(50)))
+    assert len({str(answer) for answer in answers}) == 1
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["plain", "with space", 'quote"d', "back\\slash", "com,ma", "{br}ace", "NULL", "100 %", "%(kinds)s", "ü"],
+)
+async def test_whatever_a_kind_is_called_it_is_sent_as_it_is(
+    db: Connection, worker: Worker, lane: Lane, kind: str
+) -> None:
+    db.execute("INSERT INTO background_jobs (kind, pool, payload) VALUES (%s, 'system', '{}')", [kind])
+    ((row,),) = await lane.fetch_together(Wanted(worker.id, "system", ["other", kind], 2).call)
+    assert row[3] == kind
+
+
+async def test_infinity_and_nothing_are_sent_as_they_are(db: Connection, worker: Worker, lane: Lane) -> None:
+    add(db, 1)
+    marks = {"mark_kinds": ["note"], "mark_priorities": [1], "mark_run_afters": [-math.inf], "mark_ids": [-1]}
+    nothing: dict[str, list[Any]] = {name: [] for name in ("served", "stop_kinds", "stop_priorities", "stops")}
+    (rows,) = await lane.fetch_together(("claim_past", {**claim(worker)[1], **marks, **nothing}))
+    assert len(rows) == 1
+
+
+async def test_a_worker_that_nobody_knows_claims_nothing(db: Connection, lane: Lane) -> None:
+    add(db, 1)
+    assert await lane.fetch_together(Wanted(uuid.uuid4(), "system", ["note"], 5).call) == [[]]
+
+
+async def test_a_backstop_that_refuses_the_claim_leaves_the_successes_to_be_written_alone(
+    db: Connection, database: Database
+) -> None:
+    """Whatever raises in the second undoes the first: nothing may be taken for written then."""
+    store = JobStore(database, retry_delay=0.01, pause_after=5)
+    worker = await hire(store)
+    first, second = add(db, 2)
+    running = await worker.claim_one()
+    db.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE unique_violation; END'")
+    db.execute(
+        "CREATE TRIGGER refuse BEFORE UPDATE ON background_jobs FOR EACH ROW "
+        "WHEN (NEW.status = 'running') EXECUTE FUNCTION refuse()"
+    )
+    refused, claimed = await store.complete_and_claim({running.fence: None}, Wanted(worker.id, "system", ["note"], 1))
+    assert refused == {running.fence}
+    assert (claimed.jobs, claimed.parked) == ([], 1)
+    assert (job(db, first), job(db, second)) == ("running", "queued")
+
+
+async def test_a_commit_that_is_refused_is_no_success(db: Connection, worker: Worker, lane: Lane) -> None:
+    """The rows are there before the commit is."""
+    (job_id,) = add(db, 1)
+    running = await worker.claim_one()
+    db.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE check_violation; END'")
+    db.execute(
+        "CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON background_jobs DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            await lane.fetch_together(completion(running.fence))
+    assert job(db, job_id) == "running"
+    db.execute("DROP TRIGGER refuse ON background_jobs")
+    assert await lane.fetch_together(completion(running.fence)) == [[]]
+    assert job(db, job_id) == "succeeded"
