@@ -27,6 +27,9 @@ log = logging.getLogger("oomph.database")
 
 Call = tuple[str, Mapping[str, Any]]  # a statement's name, and its parameters
 
+# Refusals of what was asked, after which the connection is as good as before.
+_REFUSED = (errors.LockNotAvailable, psycopg.IntegrityError, psycopg.DataError)
+
 # What a pooler in transaction mode answers that hides behind its server's process id: it did nothing.
 _NOT_PREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 
@@ -48,7 +51,7 @@ class Preparing:
 
 
 class Lane:
-    """Calls come one after the other. Opened by the first, closed after one that failed, and opened again by the next.
+    """Calls come one after the other. Opened by the first, closed after one that broke, and opened again by the next.
 
     `parameters` are those of each connection; `call_timeout`, in seconds, bounds each call, a connect included.
     """
@@ -89,6 +92,8 @@ class Lane:
                     self._line = await self._connect()
             async with bounded(self._line.connection, self._call_timeout):
                 return await self._line.run(calls, prepared=self._preparing.is_of_use)
+        except _REFUSED:
+            raise  # as a whole, by a server that goes on
         except BaseException:
             await self.close()
             raise
@@ -124,6 +129,7 @@ class _Line:
         self._socket = self._libpq.socket
         self._loop = asyncio.get_running_loop()
         self._names: dict[str, bytes] = {}  # of what is prepared here, by the statement's own
+        self._prepared = 0
         self._namespace = f"oomph_{uuid.uuid4().hex}"  # behind a pooler, others have theirs in the same session
         self._results: list[pq.abc.PGresult] = []
         self._answer: asyncio.Future[list[pq.abc.PGresult]] | None = None
@@ -131,7 +137,7 @@ class _Line:
         self._loop.add_reader(self._socket, self._read)
 
     async def run(self, calls: Sequence[Call], *, prepared: bool) -> list[list[Row]]:
-        transformer = Transformer(self.connection)
+        transformer, known = Transformer(self.connection), self._names.copy()
         self._results, self._answer = [], self._loop.create_future()
         try:
             for query, parameters in calls:
@@ -142,6 +148,7 @@ class _Line:
         finally:
             self._answer = None
         if (error := next((result for result in results if _has_failed(result)), None)) is not None:
+            self._names = known  # behind an error, nothing was prepared
             raise errors.error_from_result(error, transformer.encoding)
         return [_rows(transformer, result) for result in results if result.status == pq.ExecStatus.TUPLES_OK]
 
@@ -157,7 +164,8 @@ class _Line:
             self._libpq.send_query_params(text, values, result_format=pq.Format.BINARY)
             return
         if (name := self._names.get(query)) is None:
-            name = f"{self._namespace}_{query}".encode()
+            self._prepared += 1
+            name = f"{self._namespace}_{self._prepared}".encode()
             self._libpq.send_prepare(name, text)
             self._names[query] = name
         self._libpq.send_query_prepared(name, values, result_format=pq.Format.BINARY)

@@ -58,16 +58,31 @@ async def test_what_one_of_them_raises_undoes_all(db: Connection, worker: Worker
     assert [row[1] for row in await lane.fetch(claim(worker)[0], **claim(worker)[1])] == [second]
 
 
-async def test_a_lock_that_is_waited_for_in_vain_has_its_own_name(
+async def test_a_lock_that_is_waited_for_in_vain_has_its_own_name_and_costs_no_connection(
     db: Connection, url: str, worker: Worker, lane: Lane
 ) -> None:
     add(db, 1)
     running = await worker.claim_one()
+    ((pid,),) = await lane.fetch("backend_pid")
     with psycopg.connect(url) as holder:
         holder.execute("SELECT FROM background_jobs FOR UPDATE")
         with pytest.raises(Locked):
             await lane.fetch_together(completion(running.fence), claim(worker))
     assert await lane.fetch_together(completion(running.fence), claim(worker)) == [[], []]
+    assert await lane.fetch("backend_pid") == [(pid,)]
+
+
+async def test_what_stood_behind_an_error_is_prepared_by_the_next_call(
+    db: Connection, worker: Worker, lane: Lane
+) -> None:
+    add(db, 1)
+    ((pid,),) = await lane.fetch("backend_pid")
+    with pytest.raises(psycopg.DataError):
+        await lane.fetch_together(("claim", {**claim(worker)[1], "worker_id": "nobody"}), completion(Fence(1, 1)))
+    for _ in range(2):
+        assert await lane.fetch_together(completion(Fence(1, 9))) == [[(1, 9)]]
+        assert len(await lane.fetch_together(claim(worker))) == 1
+    assert await lane.fetch("backend_pid") == [(pid,)]
 
 
 async def test_answers_and_questions_may_be_longer_than_what_the_kernel_takes_at_once(
