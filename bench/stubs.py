@@ -17,8 +17,9 @@ import psycopg
 
 from bench.workers.oomph_app import NOOP, noop
 from jobs.app import App, Handler
+from jobs.claim import Wanted
 from jobs.database import Database
-from jobs.store import JobStore, Wanted
+from jobs.store import JobStore
 
 LEASE = timedelta(minutes=10)
 POLL_SECONDS = 1.0

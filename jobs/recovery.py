@@ -14,11 +14,12 @@ from uuid import UUID
 
 from psycopg import errors
 
+from jobs.claim import Fence
 from jobs.database import Database, Session
 from jobs.failpoints import Failpoint, failpoint
 from jobs.health import HealthNews, counts_as_loss, lock_health, tell
 from jobs.outcome import AttemptReport, Died, JobError, Returned, Verdict
-from jobs.store import Fence, Finished, JobStore, Lost
+from jobs.store import Finished, JobStore, Lost
 
 log = logging.getLogger("oomph.rescue")
 

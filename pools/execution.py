@@ -10,9 +10,9 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from jobs.app import Handler
+from jobs.claim import ClaimedJob
 from jobs.outcome import AttemptReport
 from jobs.redaction import redactor
-from jobs.store import ClaimedJob
 
 
 class Intent(StrEnum):

@@ -14,8 +14,8 @@ import os
 from collections.abc import Callable, Mapping
 
 from jobs.app import App
+from jobs.claim import ClaimedJob
 from jobs.outcome import AttemptReport, Failed, JobError, Returned, Succeeded, Verdict
-from jobs.store import ClaimedJob
 from jobs.subject import about, subject
 from jobs.task import Pool
 from pools import process, rehearsal, shm, startup

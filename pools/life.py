@@ -16,9 +16,9 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from jobs.claim import ClaimedJob
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import AttemptReport
-from jobs.store import ClaimedJob
 from pools.execution import Execution, Intent
 from pools.frames import JobFrame, pack
 from pools.household import Household

@@ -14,9 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jobs.app import App
+from jobs.claim import ClaimedJob, Fence
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import AttemptReport, Died, Failed, JobError, Returned, Succeeded, Verdict
-from jobs.store import ClaimedJob, Fence, JobStore
+from jobs.store import JobStore
 from jobs.subject import about
 from jobs.task import Pool
 from jobs.unavailable import DatabaseUnavailable

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from jobs.app import App
+from jobs.claim import Claim, ClaimedJob, Wanted
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import Verdict
 from jobs.recovery import Recovery
-from jobs.store import Claim, ClaimedJob, JobStore, Wanted
+from jobs.store import JobStore
 from jobs.task import Pool
 from supervisor.attempts import Attempts
 from supervisor.heard import Heard

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from jobs.claim import ClaimedJob, Fence
 from jobs.failpoints import Failpoint, failpoint
 from jobs.health import tell
 from jobs.outcome import AttemptReport, Failed, JobError, Returned, Succeeded, Verdict
-from jobs.store import ClaimedJob, Fence, Finished, JobStore, Lost
+from jobs.store import Finished, JobStore, Lost
 from jobs.subject import about
 from jobs.unavailable import DatabaseUnavailable, Locked
 

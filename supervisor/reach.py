@@ -21,7 +21,7 @@ to an earlier place meanwhile waits for `MARK_SECONDS` at most, or until a claim
 import math
 from collections.abc import Collection, Sequence
 
-from jobs.store import ClaimedJob, Mark
+from jobs.claim import ClaimedJob, Mark
 
 MARK_SECONDS = 1.0  # the longest that a job which comes back to an earlier place is passed over
 LATE_SECONDS = 2.0  # from the begin of a transaction, which dates its jobs, to its commit; most take milliseconds

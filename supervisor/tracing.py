@@ -11,8 +11,8 @@ from importlib.metadata import version
 from opentelemetry import context, trace
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 
+from jobs.claim import ClaimedJob
 from jobs.outcome import AttemptReport, Died, Failed
-from jobs.store import ClaimedJob
 from jobs.tracing import context_of, current_trace
 from pools import tracing
 

@@ -6,7 +6,7 @@ for itself, from where its own last claim stopped: no row is shared for that, an
 
 from collections.abc import Collection, Sequence
 
-from jobs.store import ClaimedJob, Stop
+from jobs.claim import ClaimedJob, Stop
 
 NOBODY = ""  # stands for the jobs that name no organisation, of all kinds
 

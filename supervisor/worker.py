@@ -15,13 +15,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from jobs.app import App
+from jobs.claim import ClaimedJob
 from jobs.database import Database
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import Verdict
 from jobs.recovery import Recovery
 from jobs.retention import RetentionWalk
 from jobs.scheduler import Scheduler
-from jobs.store import ClaimedJob, JobStore
+from jobs.store import JobStore
 from jobs.task import Pool
 from jobs.unavailable import DatabaseUnavailable
 from pools.execution import Intent, JobPool

@@ -8,9 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from jobs.activity import JOB_BOUNDS, PEAK_BOUNDS_MB
+from jobs.claim import ClaimedJob
 from jobs.outcome import AttemptReport, Verdict
 from jobs.retention import Step
-from jobs.store import ClaimedJob
 from jobs.task import Pool
 from supervisor.monitor.histogram import Histogram
 

@@ -11,10 +11,11 @@ import psycopg
 from psycopg import errors
 
 from jobs.app import App, Handler
+from jobs.claim import ClaimedJob
 from jobs.database import Database
 from jobs.enqueue import enqueue
 from jobs.outcome import AttemptReport, Returned, Verdict
-from jobs.store import ClaimedJob, JobStore
+from jobs.store import JobStore
 from jobs.task import Payload
 from pools.execution import Execution, Intent
 from pools.loop import LoopPool

@@ -10,8 +10,9 @@ from uuid import UUID, uuid4
 import psycopg
 
 from jobs import App, Handler, Payload, Pool, Task
+from jobs.claim import ClaimedJob, Fence, Waiting, Wanted
 from jobs.outcome import AttemptReport, Cancelled, Died, Failed, JobError, Returned, Snoozed, Succeeded, Verdict
-from jobs.store import ClaimedJob, Fence, JobStore, Lost, Waiting, Wanted
+from jobs.store import JobStore, Lost
 
 Connection = psycopg.Connection[Any]
 

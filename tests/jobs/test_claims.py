@@ -13,6 +13,7 @@ import pytest
 from psycopg.rows import tuple_row
 
 from jobs import LeaseLost, Task
+from jobs.claim import ClaimedJob, Fence
 from jobs.context import BoundContext
 from jobs.control import cancel, pause, resume
 from jobs.database import Database
@@ -28,7 +29,7 @@ from jobs.outcome import (
     Succeeded,
     Verdict,
 )
-from jobs.store import ClaimedJob, Fence, Finished, JobStore, Lost
+from jobs.store import Finished, JobStore, Lost
 from tests.jobs.callers import CALLERS, Caller, settle
 from tests.jobs.lab import (
     CANCEL,

@@ -15,11 +15,12 @@ import psycopg
 import pytest
 
 from jobs import Job, Priority, enqueue, enqueue_many
+from jobs.claim import ClaimedJob, Fence, Wanted
 from jobs.control import ControlError, cancel, pause, resume, retry
 from jobs.database import Database
 from jobs.outcome import AttemptReport, Succeeded, Verdict
 from jobs.recovery import Recovery
-from jobs.store import ClaimedJob, Fence, Finished, JobStore, Wanted
+from jobs.store import Finished, JobStore
 from jobs.unavailable import DatabaseUnavailable
 from tests.jobs.lab import (
     CANCEL,
@@ -271,7 +272,7 @@ async def queue(db: Connection, worker: Worker) -> tuple[ClaimedJob, int, int]:
 
 
 def lab_claim(parked: int) -> Any:
-    from jobs.store import Claim
+    from jobs.claim import Claim
 
     return Claim([], parked)
 
@@ -339,7 +340,7 @@ async def test_every_end_of_a_running_job_lets_the_next_of_its_key_go(
 
 
 def lab_fence(job_id: int) -> Any:
-    from jobs.store import Fence
+    from jobs.claim import Fence
 
     return Fence(job_id, 1)
 

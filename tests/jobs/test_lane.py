@@ -10,9 +10,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from jobs.claim import Fence, Wanted
 from jobs.database import Database
 from jobs.lane import Lane
-from jobs.store import Fence, JobStore, Wanted
+from jobs.store import JobStore
 from jobs.unavailable import DatabaseUnavailable, Locked
 from tests.jobs.lab import Connection, Worker, add, hire, job, scalar, until
 from tests.proxy import Proxy

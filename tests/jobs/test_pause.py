@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from jobs.claim import ClaimedJob
 from jobs.control import pause, resume
 from jobs.database import Database
 from jobs.health import Paused, ProbeDied, Reopened, tell
 from jobs.outcome import AttemptReport, Succeeded, Verdict
-from jobs.store import ClaimedJob, Finished, JobStore, Lost
+from jobs.store import Finished, JobStore, Lost
 from tests.jobs.lab import (
     CANCEL,
     FAILURE,

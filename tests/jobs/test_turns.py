@@ -10,10 +10,11 @@ import psycopg
 import pytest
 
 from jobs import Pool, Priority, Task
+from jobs.claim import Claim, ClaimedJob, Mark, Stop, Wanted
 from jobs.control import pause, resume
 from jobs.database import Database
 from jobs.outcome import Verdict
-from jobs.store import Claim, ClaimedJob, JobStore, Mark, Stop, Wanted
+from jobs.store import JobStore
 from supervisor.reach import Reach
 from supervisor.turns import Turns
 from tests.jobs.lab import FAILURE, LETTER, NOTE, SUCCESS, Connection, Note, Worker, add, hire, job, returned, scalar

@@ -12,8 +12,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from jobs.claim import ClaimedJob
 from jobs.outcome import AttemptReport, Succeeded
-from jobs.store import ClaimedJob
 from pools.execution import Execution, Intent
 from pools.identity import mark_of
 from pools.ingest import IngestPool

@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 
 from jobs.activity import ActivityPoint, activity
+from jobs.claim import ClaimedJob
 from jobs.database import Database
 from jobs.outcome import AttemptReport, ProcessFacts, Succeeded, Verdict
 from jobs.reports import WorkerRow, list_workers
-from jobs.store import ClaimedJob, JobStore
+from jobs.store import JobStore
 from jobs.task import Pool
 from jobs.unavailable import DatabaseUnavailable
 from jobs.worker_report import WorkerState

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
 from jobs import App, Handler, JobContext, Payload, Pool, Snooze, Task
+from jobs.claim import ClaimedJob, Fence
 from jobs.outcome import AttemptReport, Verdict
-from jobs.store import ClaimedJob, Fence
 from pools.execution import Intent
 from pools.loop import CANCEL_GRACE, LoopPool
 from supervisor.attempts import Attempts

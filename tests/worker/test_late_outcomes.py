@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from jobs.claim import ClaimedJob, Fence
 from jobs.outcome import AttemptReport, Died, Failed, JobError, Succeeded, Verdict
-from jobs.store import ClaimedJob, Fence
 from supervisor.outcomes import OutcomeWriter
 from tests.worker.virtual import Table, VirtualLoop
 

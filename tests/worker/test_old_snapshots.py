@@ -8,8 +8,9 @@ from typing import Any
 
 import psycopg
 
+from jobs.claim import ClaimedJob, Mark
 from jobs.outcome import Verdict
-from jobs.store import ClaimedJob, JobStore, Mark
+from jobs.store import JobStore
 from supervisor.claims import DEAR_ENTRIES
 from supervisor.reach import LATE_SECONDS, MARK_SECONDS, Reach
 from tests.jobs.lab import Connection, Worker, add, hire, job, returned, until

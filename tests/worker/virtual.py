@@ -5,8 +5,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from jobs.claim import Fence
 from jobs.outcome import AttemptReport, Verdict
-from jobs.store import Fence, Finished, Lost
+from jobs.store import Finished, Lost
 from jobs.unavailable import DatabaseUnavailable
 
 
