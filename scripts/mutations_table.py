@@ -946,7 +946,7 @@ MUTATIONS = (
         "supervisor/claims.py",
         "self._attempts.start(pool, jobs[:free],",
         "self._attempts.start(pool, jobs,",
-        ("tests/worker/test_along.py::test_a_success_that_must_be_written_alone_keeps_its_slot",),
+        ("tests/worker/test_along.py::test_what_is_claimed_with_an_end_that_somebody_holds_up_goes_back",),
     ),
     Mutation(
         "an end and the next claim: apart once they failed together",
@@ -996,5 +996,12 @@ MUTATIONS = (
         " AND owner.lease_until > clock_timestamp()",
         "",
         ("tests/jobs/test_claim_named.py::test_a_worker_without_a_lease_takes_nothing",),
+    ),
+    Mutation(
+        "an end and the next claim: what was claimed waits for its slot",
+        "supervisor/claims.py",
+        "                while self._attempts.free_slots(pool) < slots:",
+        "                while slots < 0:",
+        ("tests/worker/test_along.py::test_what_is_claimed_with_an_end_that_must_be_written_alone_waits_for_its_slot",),
     ),
 )

@@ -12,7 +12,7 @@ import math
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -41,6 +41,7 @@ DEAR_ENTRIES = 5_000  # of the index, walked over by a look: half a millisecond
 DEAR_SHARE = 20  # times what a dear question took, until the next: the database is kept busy for 5 % of the time
 DEAR_SECONDS = 10.0  # until the next at most
 TIMER_SECONDS = 0.001  # after the moment that the database named: a timer may fire a little early
+ROOM_SECONDS = 0.1  # many times what the write of one end takes, unless somebody holds its kind's row
 IDLE_HORIZON = 300.0  # the longest back-off: what is due later than that is somebody's plan, not work in progress
 
 
@@ -93,6 +94,7 @@ class Claims:
             event.set()
         self._probe = dict.fromkeys(pools, True)
         self._turn = asyncio.Lock()
+        self._freed = asyncio.Event()  # a slot of any pool
         self._idle: dict[Pool, bool] = dict.fromkeys(pools, False)
         self._short_of_slots = dict.fromkeys(pools, False)
         self._timers: dict[Pool, asyncio.TimerHandle] = {}
@@ -144,6 +146,7 @@ class Claims:
 
     def slot_freed(self, pool: Pool, gone: bool) -> None:
         """One more job of this pool may run: look at its queue, if it was longer than the slots or the job is back."""
+        self._freed.set()
         if not gone or self._short_of_slots[pool]:
             self.wake(pool)
 
@@ -295,8 +298,20 @@ class Claims:
             try:
                 yield asked
             finally:
-                if asked.answer is None or self._take(asked, asked.answer):
+                if asked.answer is None:
                     self.wake(pool)
+            if asked.answer is not None:
+                await self._await_room(pool, len(asked.answer.jobs))
+                if self._take(asked, asked.answer):
+                    self.wake(pool)
+
+    async def _await_room(self, pool: Pool, slots: int) -> None:
+        """An end that had to be written by itself gives its slot back a moment later."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ROOM_SECONDS):
+                while self._attempts.free_slots(pool) < slots:
+                    self._freed.clear()
+                    await self._freed.wait()
 
     def _ask(self, pool: Pool, slots: int, *, only_heard: bool = False) -> "Asked":
         """Where nothing but notifications woke it, an idle worker asks for what they told: each kind has its price.

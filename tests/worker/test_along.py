@@ -89,14 +89,35 @@ async def test_the_job_of_a_key_that_an_end_frees_is_claimed_with_it(narrow: Des
     assert transactions_of_two(db) >= 5
 
 
-async def test_a_success_that_must_be_written_alone_keeps_its_slot(narrow: Desk, db: Connection) -> None:
-    """What was claimed for that slot goes back, uncharged, and runs when there is one."""
+async def test_what_is_claimed_with_an_end_that_must_be_written_alone_waits_for_its_slot(
+    narrow: Desk, db: Connection
+) -> None:
+    """As of each kind of which something was killed: nothing may go back and come again for that."""
     ids = add(db, 5)
     db.execute("UPDATE background_kinds SET kill_streak = 1")
     await serve(narrow, db)
-    assert sorted(narrow.ran) == ids
+    assert narrow.ran == ids
     assert successes(db) == 5
     assert scalar(db, "SELECT kill_streak FROM background_kinds WHERE kind = 'note'") == 0
+    assert scalar(db, "SELECT count(*) FROM background_attempts") == 0
+
+
+async def test_what_is_claimed_with_an_end_that_somebody_holds_up_goes_back(
+    narrow: Desk, db: Connection, url: str
+) -> None:
+    """Uncharged, and runs when there is a slot."""
+    ids = add(db, 3)
+    db.execute("UPDATE background_kinds SET kill_streak = 1")
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT FROM background_kinds FOR UPDATE")
+        serving = asyncio.create_task(serve(narrow, db))
+        await until(lambda: len(narrow.attempts.fences) == 2)  # the end, and what goes back
+        assert narrow.ran == ids[:1]
+        holder.rollback()
+        await serving
+    assert sorted(narrow.ran) == ids
+    assert successes(db) == 3
+    assert scalar(db, "SELECT count(*) FROM background_attempts WHERE verdict = 'released' AND NOT charged") == 1
 
 
 @pytest.mark.usefixtures("moves")
