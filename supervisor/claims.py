@@ -191,6 +191,7 @@ class Claims:
         if not (self._has_slots(pool) and self._may_claim() and self._ready[pool]()):
             return  # a freed slot wakes it, and the look does once a second
         looks_after, self._looks_after[pool] = self._looks_after[pool], False
+        began = time.monotonic()
         try:
             taken, more = await self._claim(pool, only_heard=not looks_after)
             if more:
@@ -199,7 +200,8 @@ class Claims:
             await asyncio.sleep(0)  # what was taken runs first
             if (taken or looks_after) and not event.is_set():
                 reach = self._reach[pool].seconds(time.monotonic()) if self._is_dear else math.inf
-                await self._look([pool], reach, claim_due=taken > 0)  # what is due and was not taken, somebody holds
+                # What was due before and was not taken, somebody holds.
+                await self._look([pool], reach, due_since=-math.inf if taken else began)
         except BaseException:
             self.wake(pool)
             raise
@@ -211,7 +213,7 @@ class Claims:
         is_whole = not known or began >= self._next_whole_look
         self._looking_since = began
         try:
-            await self._look(list(self._wake), math.inf if is_whole else max(known), claim_due=True)
+            await self._look(list(self._wake), math.inf if is_whole else max(known), due_since=-math.inf)
         finally:
             self._looking_since = None
         self.looked_at = now = time.monotonic()
@@ -219,20 +221,23 @@ class Claims:
             self._next_whole_look = now + self.pause_after(now - began)
         return self._poll * random.uniform(0.9, 1.0)  # a fleet does not look in one moment
 
-    async def _look(self, pools: Sequence[Pool], reach: float, *, claim_due: bool) -> None:
+    async def _look(self, pools: Sequence[Pool], reach: float, *, due_since: float) -> None:
+        """Claim what has been due only since that moment of the monotonic clock, and be there for what will be due."""
         kinds = [kind for pool in pools for kind in self._kinds[pool]]
         if not kinds or not self._may_claim():
             return
         is_whole = math.isinf(reach)
         rounds, reaches = self._rounds.copy(), self._reaches(time.monotonic())
         look = await self._store.look(kinds, reach)
+        now = time.monotonic()
         if is_whole:
             self._is_dear = look.walked > DEAR_ENTRIES
         for pool in pools:
             ours = [found for found in look.waiting if found.kind in self._kinds[pool]]
             first = min((found.due_in for found in ours), default=math.inf)
             self._probe[pool] = self._probe[pool] or any(found.probe for found in ours)
-            if claim_due and -first > reaches[pool]:
+            is_new = -first < now - due_since
+            if is_new and -first > reaches[pool]:
                 self.wake(pool, came_earlier=True)
             if self._wake[pool].is_set() or self._rounds[pool] != rounds[pool]:
                 continue  # something has come since: its claim looks again
@@ -242,7 +247,7 @@ class Claims:
             if (timer := self._timers.pop(pool, None)) is not None:
                 timer.cancel()
             if first <= 0:
-                if claim_due:
+                if is_new:
                     self._herd.is_needed(found.kind for found in ours if found.due_in <= 0)
                     self.wake(pool)
             elif first < self._poll:

@@ -47,5 +47,7 @@ def test_two_databases_do_the_jobs_of_their_own_organisations() -> None:
     )
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
-    assert all(value > 0 for value in found["cost"].values())
+    cost = found["cost"]  # times in the kernel's ticks, of which so few jobs may take none
+    assert min(cost.values()) >= 0
+    assert min(cost["wal_bytes"], cost["stored_bytes"]) > 0
     assert found["plan"]["shards"] >= 4
