@@ -65,9 +65,8 @@ def test_hosts_that_are_cut_off_stop_their_jobs_before_another_starts_them(site:
 
 def _left_behind(site: Site, jobs: list[int]) -> list[int]:
     """Those that neither the rescuer has claimed nor their first claim has ended."""
-    return [
-        job_id for job_id, claim, status in site.rows(jobs, "id, claim, status") if claim == 1 and status == "running"
-    ]
+    found = site.rows(jobs, "id, claim, status")
+    return [job_id for job_id, claim, status in found if claim == 1 and status != "succeeded"]
 
 
 def _one_after_the_other(lines: list[Line]) -> None:
