@@ -138,10 +138,12 @@ class _Line:
 
     async def run(self, calls: Sequence[Call], *, prepared: bool) -> list[list[Row]]:
         transformer, known = Transformer(self.connection), self._names.copy()
+        # All before the first is sent: one that cannot be would leave the others to the next call's transaction.
+        values = [_values(transformer, query, parameters) for query, parameters in calls]
         self._results, self._answer = [], self._loop.create_future()
         try:
-            for query, parameters in calls:
-                self._send(transformer, query, parameters, prepared)
+            for (query, _), given in zip(calls, values, strict=True):
+                self._send(query, given, prepared)
             self._libpq.pipeline_sync()
             self._flush()
             results = await self._answer
@@ -156,10 +158,8 @@ class _Line:
         self._break(psycopg.OperationalError("the connection was closed"))
         await self.connection.close()
 
-    def _send(self, transformer: abc.Transformer, query: str, parameters: Mapping[str, Any], prepared: bool) -> None:
-        text, names = _text(query)
-        # As text, whose types the server infers from where they stand; the driver would name the smallest that fits.
-        values = transformer.dump_sequence([parameters[name] for name in names], [PyFormat.TEXT] * len(names))
+    def _send(self, query: str, values: Sequence[abc.Buffer | None], prepared: bool) -> None:
+        text, _ = _text(query)
         if not prepared:
             self._libpq.send_query_params(text, values, result_format=pq.Format.BINARY)
             return
@@ -209,6 +209,12 @@ class _Line:
 def _text(query: str) -> tuple[bytes, tuple[str, ...]]:
     text, names = dollar_style(statement(query))
     return text.encode(), names
+
+
+def _values(transformer: abc.Transformer, query: str, parameters: Mapping[str, Any]) -> Sequence[abc.Buffer | None]:
+    """As text, whose types the server infers from where they stand; the driver would name the smallest that fits."""
+    _, names = _text(query)
+    return transformer.dump_sequence([parameters[name] for name in names], [PyFormat.TEXT] * len(names))
 
 
 def _rows(transformer: abc.Transformer, result: "pq.abc.PGresult") -> list[Row]:

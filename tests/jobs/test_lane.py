@@ -59,6 +59,17 @@ async def test_what_one_of_them_raises_undoes_all(db: Connection, worker: Worker
     assert [row[1] for row in await lane.fetch(claim(worker)[0], **claim(worker)[1])] == [second]
 
 
+async def test_what_cannot_even_be_sent_leaves_nothing_behind_for_the_next_call(
+    db: Connection, worker: Worker, lane: Lane
+) -> None:
+    first, second = add(db, 2)
+    running = await worker.claim_one()
+    with pytest.raises(psycopg.DataError):
+        await lane.fetch_together(completion(running.fence), ("claim", {**claim(worker)[1], "pool": "a\0"}))
+    assert [[row[1] for row in rows] for rows in await lane.fetch_together(claim(worker))] == [[second]]
+    assert job(db, first) == "running"
+
+
 async def test_a_lock_that_is_waited_for_in_vain_has_its_own_name_and_costs_no_connection(
     db: Connection, url: str, worker: Worker, lane: Lane
 ) -> None:
