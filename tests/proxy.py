@@ -37,7 +37,6 @@ class Proxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting: set[asyncio.Task[None]] = set()
-        self.connections = 0
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -106,7 +105,6 @@ class Proxy:
         if self._refusing:
             writer.transport.abort()
             return
-        self.connections += 1
         if (task := asyncio.current_task()) is not None:
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)

@@ -24,6 +24,10 @@ CLAIMED_UNHEARD = (  # as if the worker had claimed it and the answer had been l
     "worker_id = (SELECT id FROM background_workers WHERE lost_at IS NULL AND lease_until > clock_timestamp()) "
     "WHERE id = %s"
 )
+LISTENING = (
+    "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+    "AND application_name = 'oomph listener' AND state = 'idle' AND query LIKE 'LISTEN%background_control%'"
+)
 
 
 def test_a_blocked_loop_keeps_its_leases_and_the_log_names_the_frame(bench: Bench) -> None:
@@ -207,7 +211,8 @@ def test_a_lost_listen_connection_is_replaced_and_proven(bench: Bench) -> None:
 def test_a_frozen_listen_connection_is_noticed_and_replaced(bench: Bench) -> None:
     with Proxy(bench.url) as proxy:
         worker = bench.start(WORKER_LISTEN_URL=proxy.url, WORKER_POLL_SECONDS="60")
-        wait_for(lambda: proxy.connections, "the listener's connection")
+        # Frozen before it was proven, a fresh connection is a deaf one, which is another story.
+        wait_for(lambda: bench.db.execute(LISTENING).fetchone(), "a listener that listens")
         proxy.freeze()
         # The next proof, its bound, and what psycopg takes to give a call up.
         worker.wait_log("listener: the database is not available", PROOF_SECONDS + PROOF_TIMEOUT + 10 + 10)
