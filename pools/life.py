@@ -25,6 +25,7 @@ from pools.household import Household
 from pools.leftovers import KILL_SECONDS, Remains, Tree, stats
 from pools.memory import ERROR_PATH_MB, Baseline, Gauge
 from pools.newborn import Newborn
+from pools.oom import OomCounters
 from pools.options import StartMethod
 from pools.ownership import GATE_SECONDS, OwnedChild, Watched
 from pools.template_hold import SpawnFailed
@@ -138,10 +139,12 @@ class Life:
         except TimeoutError:
             return await self._give_up()
         remains, cgroup_peak_mb = Remains([], is_restless=False), None
+        before = after = OomCounters()
         try:
             failpoint(Failpoint.EXITED)
             child.stop_hearing()
-            before, after = oom.before(), oom.read()
+            if not child.has_succeeded:  # which is judged by no counter
+                before, after = oom.before(), oom.read()
             if child.leaf is not None:
                 before, after = replace(before, job=0), replace(after, job=child.leaf.oom_kills())
                 cgroup_peak_mb = child.leaf.peak_mb()  # while there is a leaf

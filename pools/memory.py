@@ -93,7 +93,7 @@ class Baseline:
     @classmethod
     def of(cls, pid: int) -> "Baseline":
         """Of a child at its gate. Raises `OSError` where it cannot be read: everything would seem to be the job's."""
-        sizes = parse_sizes(slurp(f"/proc/{pid}/status"))
+        sizes = parse_memory(slurp(f"/proc/{pid}/status"))
         held = sum(sizes.get(name, 0) for name in ("RssAnon", "VmSwap", "VmPTE"))
         return cls(held, sizes.get("VmHWM", 0))
 

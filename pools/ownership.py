@@ -14,7 +14,7 @@ from pools import process
 from pools.cgroups import Leaf
 from pools.evidence import ChildEvidence
 from pools.execution import Execution, Intent
-from pools.frames import FrameReader
+from pools.frames import FrameReader, Success
 from pools.intake import FRAMES, Intake
 from pools.leftovers import Tree
 from pools.memory import Baseline, Gauge
@@ -97,6 +97,11 @@ class OwnedChild:
     @property
     def pid(self) -> int:
         return self.tree.leader
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether its result is there and it ended as it should, seen from the end until it is reaped."""
+        return isinstance(self.frames.last, Success) and process.ended_well(self.pidfd)
 
     async def send(self, data: bytes) -> str | None:
         """Hand over its setup or its job. Returns what went wrong, if anything did."""

@@ -175,6 +175,15 @@ def is_over(pidfd: int) -> bool:
     return bool(poll.poll(0))
 
 
+def ended_well(pidfd: int) -> bool:
+    """Whether our child that `pidfd` holds has exited with code 0. It stays to be reaped."""
+    try:
+        ending = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # another waiter in this process took its status
+        return False
+    return ending is not None and ending.si_code == os.CLD_EXITED and ending.si_status == 0
+
+
 def reap(pid: int) -> Ending | None:
     """Collect one dead child. None if another waiter in this process took its status, or if it still runs."""
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 _READ_BYTES = 1 << 16
-_MEMORY = re.compile(r"^(RssAnon|RssShmem|VmSwap|VmData|VmPTE):\s+(\d+) kB$", re.MULTILINE)
+_MEMORY = re.compile(r"^(VmHWM|RssAnon|RssShmem|VmSwap|VmData|VmPTE):\s+(\d+) kB$", re.MULTILINE)
 
 DEAD_STATES = frozenset("ZX")  # a zombie answers kill(pid, 0), so liveness is read from the state
 
@@ -76,7 +76,7 @@ def parse_sizes(text: str) -> dict[str, int]:
 
 
 def parse_memory(text: str) -> dict[str, int]:
-    """The lines of /proc/PID/status that the watch needs, and no others: a dozen of them a second for each job."""
+    """The lines of /proc/PID/status that a child's measuring needs, and no others: it reads a dozen a second."""
     return {name: int(size) for name, size in _MEMORY.findall(text)}
 
 

@@ -34,7 +34,7 @@ from jobs.failpoints import Failpoint, failpoint
 from jobs.loading import AppError, import_module, load_app
 from jobs.outcome import MAX_MESSAGE_CHARS, clip
 from jobs.task import Pool
-from pools import child, process
+from pools import child, huge_pages, process
 from pools.errors import describe
 from pools.fork_safety import Unsafe, check_fork_safety, open_descriptors, witness_threads
 from pools.forking import Forker
@@ -73,6 +73,7 @@ def main(arguments: list[str]) -> NoReturn:
     gc.collect()
     gc.disable()
     gc.freeze()  # a collection in a child would otherwise write to, and so copy, every page that holds an object
+    huge_pages.collapse()
     fork = Forker()
     sizes = parse_sizes(Path("/proc/self/status").read_text())
     control.send(

@@ -1,0 +1,32 @@
+"""An app beside memory that it has filled, and memory that it has hardly begun to use."""
+
+import json
+import mmap
+from pathlib import Path
+
+from jobs import App, Handler
+from pools.procfs import parse_sizes
+from tests.pools.handlers_app import MIB, SYNC, Recipe, Report
+
+FULL_MB, HOLLOW_MB = 64, 64
+full = mmap.mmap(-1, FULL_MB * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for _ in range(FULL_MB):
+    full.write(b"x" * MIB)
+hollow = mmap.mmap(-1, HOLLOW_MB * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for place in range(0, HOLLOW_MB * MIB, MIB):
+    hollow[place] = 1
+
+
+def _private_kb() -> int:
+    return parse_sizes(Path("/proc/self/smaps_rollup").read_text())["Private_Dirty"]
+
+
+def write(payload: Recipe) -> Report:
+    """Write a byte to each MiB of what is full."""
+    before = _private_kb()
+    for place in range(0, FULL_MB * MIB, MIB):
+        full[place] = 1
+    return Report(text=json.dumps({"copied kB": _private_kb() - before}))
+
+
+app = App([Handler(SYNC, write)])
