@@ -7,8 +7,8 @@ a worker would come back that much later, and a short lease would be lost meanwh
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
+from types import TracebackType
 from typing import Any
 
 import psycopg
@@ -16,27 +16,33 @@ import psycopg
 ASK_SECONDS = 1.0  # for the server to hear it, and as long again to do it
 
 
-@asynccontextmanager
-async def bounded(
-    connection: psycopg.AsyncConnection[Any], seconds: float, *, ask: float = ASK_SECONDS
-) -> AsyncIterator[None]:
-    """Give what the block does on `connection` so many seconds. Raises `TimeoutError`, within `2 * ask` after that.
+class Bounded:
+    """Gives what the block does on `connection` so many seconds. Raises `TimeoutError`, within `2 * ask` after that.
 
     Whether the connection is of use afterwards, it knows itself.
     """
-    loop = asyncio.get_running_loop()
-    ending: list[asyncio.Task[None]] = []
-    timer = loop.call_later(seconds, lambda: ending.append(loop.create_task(_end(connection, ask))))
-    try:
-        yield
-    except psycopg.OperationalError as error:
-        if ending:
-            raise TimeoutError(f"no answer in {seconds:.3g} s") from error
-        raise
-    finally:
-        timer.cancel()
-        for task in ending:
-            task.cancel()
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any], seconds: float, *, ask: float = ASK_SECONDS) -> None:
+        self._connection = connection
+        self._seconds = seconds
+        self._ask = ask
+        self._ending: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle
+
+    def __enter__(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._begin_end)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        if self._ending is not None:
+            self._ending.cancel()
+            if isinstance(error, psycopg.OperationalError):
+                raise TimeoutError(f"no answer in {self._seconds:.3g} s") from error
+
+    def _begin_end(self) -> None:
+        self._ending = asyncio.get_running_loop().create_task(_end(self._connection, self._ask))
 
 
 async def _end(connection: psycopg.AsyncConnection[Any], ask: float) -> None:

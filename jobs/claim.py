@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from jobs.lane import Call
+from jobs.arrays import numbers, texts
+from jobs.lane import Call, Value
 
 
 class Fence(NamedTuple):
@@ -77,28 +78,22 @@ class Wanted:
 
     @property
     def call(self) -> Call:
+        asker = {"worker_id": str(self.worker_id), "pool": self.pool, "kinds": texts(self.kinds)}
         if self.ids:
-            named = {"worker_id": self.worker_id, "pool": self.pool, "kinds": list(self.kinds), "ids": list(self.ids)}
-            return "claim_named", named
-        plain = {
-            "worker_id": self.worker_id,
-            "pool": self.pool,
-            "kinds": list(self.kinds),
-            "slots": self.slots,
-            "reach": self.reach,
-        }
+            return "claim_named", {**asker, "ids": numbers(self.ids)}
+        plain: dict[str, Value] = {**asker, "slots": self.slots, "reach": self.reach}
         if not self.marks and not self.stops:
             return "claim", plain
         return "claim_past", {
             **plain,
-            "mark_kinds": [mark.kind for mark in self.marks],
-            "mark_priorities": [mark.priority for mark in self.marks],
-            "mark_run_afters": [mark.run_after for mark in self.marks],
-            "mark_ids": [mark.id for mark in self.marks],
-            "served": list(self.served),
-            "stop_kinds": [stop.kind for stop in self.stops],
-            "stop_priorities": [stop.priority for stop in self.stops],
-            "stops": [stop.organization_id for stop in self.stops],
+            "mark_kinds": texts(mark.kind for mark in self.marks),
+            "mark_priorities": numbers(mark.priority for mark in self.marks),
+            "mark_run_afters": numbers(mark.run_after for mark in self.marks),
+            "mark_ids": numbers(mark.id for mark in self.marks),
+            "served": texts(self.served),
+            "stop_kinds": texts(stop.kind for stop in self.stops),
+            "stop_priorities": numbers(stop.priority for stop in self.stops),
+            "stops": texts(stop.organization_id for stop in self.stops),
         }
 
 

@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
-from jobs.bounds import ASK_SECONDS, bounded
+from jobs.bounds import ASK_SECONDS, Bounded
 from jobs.connection import Row
 from jobs.lane import Lane, Preparing
 from jobs.outcome import MAX_FRAMES_CHARS, MAX_MESSAGE_CHARS, clip
@@ -143,7 +143,7 @@ class Database:
         until = loop.time() + self._call_timeout
         async with answered(self._call_timeout + 3 * ASK_SECONDS), self._pool.connection() as connection:
             try:
-                async with bounded(connection, until - loop.time()):
+                with Bounded(connection, until - loop.time()):
                     yield Session(connection)
             except errors.ReadOnlySqlTransaction:
                 await connection.close()  # this server lost its role, and would keep us for as long as it lives

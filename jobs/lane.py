@@ -16,16 +16,17 @@ from typing import Any
 
 import psycopg
 from psycopg import abc, errors, pq
-from psycopg.adapt import PyFormat, Transformer
+from psycopg.adapt import Transformer
 
-from jobs.bounds import ASK_SECONDS, bounded
+from jobs.bounds import Bounded
 from jobs.connection import Row, dollar_style
 from jobs.sql import statement
-from jobs.unavailable import answered
+from jobs.unavailable import Named
 
 log = logging.getLogger("oomph.database")
 
-Call = tuple[str, Mapping[str, Any]]  # a statement's name, and its parameters
+Value = str | float | None  # of an array, its text: see `jobs.arrays`
+Call = tuple[str, Mapping[str, Value]]  # a statement's name, and its parameters
 
 # Refusals of what was asked, after which the connection is as good as before.
 _REFUSED = (errors.LockNotAvailable, psycopg.IntegrityError, psycopg.DataError)
@@ -66,7 +67,7 @@ class Lane:
         self._line: _Line | None = None
         self._turn = asyncio.Lock()
 
-    async def fetch(self, query: str, /, **parameters: Any) -> list[Row]:
+    async def fetch(self, query: str, /, **parameters: Value) -> list[Row]:
         """Run one statement in its own transaction; return its rows. Raises as `fetch_together` does."""
         (rows,) = await self.fetch_together((query, parameters))
         return rows
@@ -77,12 +78,13 @@ class Lane:
         They are committed when this returns. Raises `DatabaseUnavailable`, `Locked`, or what one of them raises, which
         undoes all of them.
         """
-        async with answered(self._call_timeout + 3 * ASK_SECONDS), self._turn:
-            try:
-                return await self._run(calls)
-            except _NOT_PREPARED:
-                self._preparing.do_without()
-                return await self._run(calls)
+        with Named():
+            async with self._turn:
+                try:
+                    return await self._run(calls)
+                except _NOT_PREPARED:
+                    self._preparing.do_without()
+                    return await self._run(calls)
 
     async def _run(self, calls: Sequence[Call]) -> list[list[Row]]:
         try:
@@ -90,7 +92,7 @@ class Lane:
                 await self.close()
                 async with asyncio.timeout(self._call_timeout):
                     self._line = await self._connect()
-            async with bounded(self._line.connection, self._call_timeout):
+            with Bounded(self._line.connection, self._call_timeout):
                 return await self._line.run(calls, prepared=self._preparing.is_of_use)
         except _REFUSED:
             raise  # as a whole, by a server that goes on
@@ -125,6 +127,7 @@ class _Line:
     def __init__(self, connection: "psycopg.AsyncConnection[Any]") -> None:
         self.connection = connection
         self.is_broken = False
+        self._transformer = Transformer(connection)
         self._libpq = connection.pgconn
         self._socket = self._libpq.socket
         self._loop = asyncio.get_running_loop()
@@ -137,9 +140,9 @@ class _Line:
         self._loop.add_reader(self._socket, self._read)
 
     async def run(self, calls: Sequence[Call], *, prepared: bool) -> list[list[Row]]:
-        transformer, known = Transformer(self.connection), self._names.copy()
+        known = self._names.copy()
         # All before the first is sent: one that cannot be would leave the others to the next call's transaction.
-        values = [_values(transformer, query, parameters) for query, parameters in calls]
+        values = [_values(query, parameters, self._transformer.encoding) for query, parameters in calls]
         self._results, self._answer = [], self._loop.create_future()
         try:
             for (query, _), given in zip(calls, values, strict=True):
@@ -151,8 +154,8 @@ class _Line:
             self._answer = None
         if (error := next((result for result in results if _has_failed(result)), None)) is not None:
             self._names = known  # behind an error, nothing was prepared
-            raise errors.error_from_result(error, transformer.encoding)
-        return [_rows(transformer, result) for result in results if result.status == pq.ExecStatus.TUPLES_OK]
+            raise errors.error_from_result(error, self._transformer.encoding)
+        return [_rows(self._transformer, result) for result in results if result.status == pq.ExecStatus.TUPLES_OK]
 
     async def close(self) -> None:
         self._break(psycopg.OperationalError("the connection was closed"))
@@ -211,10 +214,17 @@ def _text(query: str) -> tuple[bytes, tuple[str, ...]]:
     return text.encode(), names
 
 
-def _values(transformer: abc.Transformer, query: str, parameters: Mapping[str, Any]) -> Sequence[abc.Buffer | None]:
+def _values(query: str, parameters: Mapping[str, Value], encoding: str) -> list[bytes | None]:
     """As text, whose types the server infers from where they stand; the driver would name the smallest that fits."""
     _, names = _text(query)
-    return transformer.dump_sequence([parameters[name] for name in names], [PyFormat.TEXT] * len(names))
+    return [None if (value := parameters[name]) is None else _value(value, encoding) for name in names]
+
+
+def _value(value: str | float, encoding: str) -> bytes:
+    text = str(value)
+    if "\0" in text:  # libpq would take what stands before it
+        raise psycopg.DataError("PostgreSQL's text cannot hold a NUL")
+    return text.encode(encoding)
 
 
 def _rows(transformer: abc.Transformer, result: "pq.abc.PGresult") -> list[Row]:

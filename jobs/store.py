@@ -16,6 +16,7 @@ from uuid import UUID
 from psycopg import errors
 
 from jobs.app import App
+from jobs.arrays import numbers, texts
 from jobs.backoff import backoff
 from jobs.claim import Claim, ClaimedJob, Fence, Look, Stop, Waiting, Wanted
 from jobs.connection import Row
@@ -144,7 +145,7 @@ class JobStore:
             return jobs
         try:
             found: dict[int, str] = dict(
-                await self._database.claims.fetch("trace_contexts", ids=[job.id for job in jobs])
+                await self._database.claims.fetch("trace_contexts", ids=numbers(job.id for job in jobs))
             )
         except DatabaseUnavailable as error:  # they are ours already, and worth more than their traces
             log.warning("%s jobs begin a trace of their own, because theirs could not be read: %s", len(jobs), error)
@@ -337,15 +338,10 @@ def _completion(successes: Mapping[Fence, str | None]) -> Call:
     fences = sorted(successes)  # two statements that change many running jobs never wait in a circle
     results = [successes[fence] for fence in fences]
     return "complete_many", {
-        "ids": _numbers(fence.id for fence in fences),
-        "claims": _numbers(fence.claim for fence in fences),
-        "results": results if any(results) else None,
+        "ids": numbers(fence.id for fence in fences),
+        "claims": numbers(fence.claim for fence in fences),
+        "results": texts(results) if any(results) else None,
     }
-
-
-def _numbers(values: Iterable[int]) -> str:
-    """An array as PostgreSQL reads it: a list of thousands costs the driver more than the statement does."""
-    return f"{{{','.join(map(str, values))}}}"
 
 
 def _claimed(row: Sequence[Any]) -> ClaimedJob:

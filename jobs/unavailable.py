@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import TracebackType
 
 import psycopg
 from psycopg import errors
@@ -31,14 +32,25 @@ class Locked(DatabaseUnavailable):
 
 @asynccontextmanager
 async def answered(seconds: float) -> AsyncIterator[None]:
-    """The one name of every failure. The bound is for what no other one covers."""
-    try:
+    """`Named`, with a bound for what no other one covers."""
+    with Named():
         async with asyncio.timeout(seconds):
             yield
-    except errors.LockNotAvailable as error:
-        raise Locked(str(error).strip()) from error
-    except _UNAVAILABLE as error:
-        raise DatabaseUnavailable(_told(error)) from error
+
+
+class Named:
+    """Gives every failure of the block its one name."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, errors.LockNotAvailable):
+            raise Locked(str(error).strip()) from error
+        if isinstance(error, _UNAVAILABLE):
+            raise DatabaseUnavailable(_told(error)) from error
 
 
 def _told(error: BaseException) -> str:

@@ -34,7 +34,7 @@ from uuid import UUID
 
 import psycopg
 
-from jobs.bounds import bounded
+from jobs.bounds import Bounded
 from jobs.database import LEAST_CONNECT_SECONDS, connect_bound, connection_parameters
 from jobs.failpoints import Failpoint, failpoint
 from jobs.sql import statement
@@ -175,7 +175,7 @@ class LeaseKeeper:
         given = {"lease": timedelta(seconds=self._lease), "worker_id": self._worker_id}
         # Asked to, the server drops a renewal that waits for a lock, and does not grant it when the lease is long lost;
         # but not for long, so that there is time for another connection.
-        async with bounded(connection, bound, ask=ASK_SECONDS):
+        with Bounded(connection, bound, ask=ASK_SECONDS):
             return bool(await (await connection.execute(statement("renew"), given)).fetchall())
 
     async def _watch(self, renewing: asyncio.Task[None]) -> None:

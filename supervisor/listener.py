@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg import pq, sql
 
-from jobs.bounds import bounded
+from jobs.bounds import Bounded
 from jobs.database import connect_bound, connection_parameters
 from jobs.unavailable import DatabaseUnavailable
 
@@ -115,7 +115,7 @@ class Listener:
     async def _listen(self, connection: psycopg.AsyncConnection[Any], *channels: str) -> None:
         """Listen to these too. Between statements the socket is watched here, which is the shortest way to a job."""
         self._watch(None)
-        async with bounded(connection, PROOF_TIMEOUT):
+        with Bounded(connection, PROOF_TIMEOUT):
             for channel in channels:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
         self._watch(connection)

@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from jobs.arrays import numbers
 from jobs.claim import Claim, Wanted
 from jobs.database import Database
 from jobs.sql import statement
@@ -93,7 +94,7 @@ async def test_it_finds_its_rows_by_their_index_also_where_it_was_planned_on_an_
     (job_id,) = add(db)
     with plans_inside(db) as plans:
         db.execute(statement("lane_settings"))
-        taken = db.execute(statement(name), {**parameters, "ids": [job_id]}).fetchall()
+        taken = db.execute(statement(name), {**parameters, "ids": numbers([job_id])}).fetchall()
     assert len(taken) == 1
     nodes = [node for shown in plans for node in walk(shown["Plan"])]
     ours = [node for node in nodes if node.get("Relation Name") == "background_jobs"]

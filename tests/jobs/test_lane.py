@@ -4,15 +4,15 @@ import asyncio
 import math
 import uuid
 from collections.abc import AsyncIterator
-from typing import Any
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from jobs.claim import Fence, Wanted
+from jobs.arrays import numbers, texts
+from jobs.claim import Fence, Mark, Wanted
 from jobs.database import Database
-from jobs.lane import Lane
+from jobs.lane import Call, Lane
 from jobs.store import JobStore
 from jobs.unavailable import DatabaseUnavailable, Locked
 from tests.jobs.lab import Connection, Worker, add, hire, job, scalar, until
@@ -26,15 +26,15 @@ async def lane(url: str) -> AsyncIterator[Lane]:
     await opened.close()
 
 
-def completion(*fences: Fence, result: str | None = None) -> tuple[str, dict[str, Any]]:
+def completion(*fences: Fence, result: str | None = None) -> Call:
     return "complete_many", {
-        "ids": [fence.id for fence in fences],
-        "claims": [fence.claim for fence in fences],
-        "results": [result for _ in fences] if result else None,
+        "ids": numbers(fence.id for fence in fences),
+        "claims": numbers(fence.claim for fence in fences),
+        "results": texts(result for _ in fences) if result else None,
     }
 
 
-def claim(worker: Worker, slots: int = 10) -> tuple[str, dict[str, Any]]:
+def claim(worker: Worker, slots: int = 10) -> Call:
     return Wanted(worker.id, "system", worker.kinds, slots).call
 
 
@@ -179,9 +179,8 @@ async def test_whatever_a_kind_is_called_it_is_sent_as_it_is(
 
 async def test_infinity_and_nothing_are_sent_as_they_are(db: Connection, worker: Worker, lane: Lane) -> None:
     add(db, 1)
-    marks = {"mark_kinds": ["note"], "mark_priorities": [1], "mark_run_afters": [-math.inf], "mark_ids": [-1]}
-    nothing: dict[str, list[Any]] = {name: [] for name in ("served", "stop_kinds", "stop_priorities", "stops")}
-    (rows,) = await lane.fetch_together(("claim_past", {**claim(worker)[1], **marks, **nothing}))
+    wanted = Wanted(worker.id, "system", worker.kinds, 10, math.inf, [Mark("note", 1, -math.inf, -1)])
+    (rows,) = await lane.fetch_together(wanted.call)
     assert len(rows) == 1
 
 
