@@ -10,6 +10,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -129,8 +130,10 @@ class JobStore:
 
     async def _claim(self, rows: Sequence[Row]) -> Claim:
         jobs = [_claimed(row) for row in rows if row[1] is not None]
-        stopped = tuple(Stop(row[3], row[11], row[9]) for row in rows if row[1] is None and row[9] is not None)
-        return Claim(await self._with_traces(jobs), parked=max((row[0] for row in rows), default=0), stops=stopped)
+        stopped: tuple[Stop, ...] = ()
+        if len(jobs) < len(rows):
+            stopped = tuple(Stop(row[3], row[11], row[9]) for row in rows if row[1] is None and row[9] is not None)
+        return Claim(await self._with_traces(jobs), parked=max(map(_first, rows), default=0), stops=stopped)
 
     async def claim_probe(self, worker_id: UUID, pool: str, kinds: Sequence[str]) -> list[ClaimedJob]:
         """Take the one job that a paused kind may run as its probe, if one was asked for."""
@@ -335,13 +338,17 @@ class JobStore:
 
 
 def _completion(successes: Mapping[Fence, str | None]) -> Call:
-    fences = sorted(successes)  # two statements that change many running jobs never wait in a circle
+    # In order: two statements that change many running jobs never wait in a circle.
+    fences = sorted(successes)
     results = [successes[fence] for fence in fences]
     return "complete_many", {
-        "ids": numbers(fence.id for fence in fences),
-        "claims": numbers(fence.claim for fence in fences),
+        "ids": numbers([fence.id for fence in fences]),
+        "claims": numbers([fence.claim for fence in fences]),
         "results": texts(results) if any(results) else None,
     }
+
+
+_first = itemgetter(0)
 
 
 def _claimed(row: Sequence[Any]) -> ClaimedJob:

@@ -90,6 +90,8 @@ class HandlerExit(Exception):
 class _Run(ABC):
     """One handler that runs: its future, its deadline, and its one report."""
 
+    __slots__ = ("_context", "_deadlines", "_execution", "_frames", "_future", "_report", "_was_stopped")
+
     def __init__(
         self,
         execution: Execution,
@@ -143,6 +145,8 @@ class _Run(ABC):
 
 
 class _Coroutine(_Run):
+    __slots__ = ("_coroutine",)
+
     def _begin(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> "asyncio.Future[BaseModel | None]":
         return asyncio.get_running_loop().create_task(
             self._contained(function, arguments), name=f"job {self._execution.job.id}"
@@ -183,6 +187,8 @@ class _Coroutine(_Run):
 
 
 class _Thread(_Run):
+    __slots__ = ("_thread",)
+
     def _begin(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> "asyncio.Future[BaseModel | None]":
         future: asyncio.Future[BaseModel | None] = asyncio.get_running_loop().create_future()
         # A daemon: a disowned thread must not keep the process from ending.

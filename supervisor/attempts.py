@@ -100,11 +100,14 @@ class Attempts:
         A server that was behind as it took over has lost the newest claims, and gives their numbers again. What runs
         here under such a number is that attempt: it goes on, and its outcome counts.
         """
-        known = [job for job in jobs if job.fence in self._running or self._outcomes.has(job.fence)]
+        fences = [job.fence for job in jobs]
+        if self._running.keys().isdisjoint(fences) and self._outcomes.has_none_of(fences):
+            return jobs
+        known = [job for job in jobs if job.fence in self._running or not self._outcomes.has_none_of([job.fence])]
         for job in known:
             told = "job %s: the database has lost its claim and gave it again; it runs here already"
             log.warning(told, job.id, extra=about(job))
-        return [job for job in jobs if job not in known] if known else jobs
+        return [job for job in jobs if job not in known]
 
     def start(
         self, pool: Pool, jobs: Sequence[ClaimedJob], trusted: Callable[[], bool], *, more_follow: bool = False

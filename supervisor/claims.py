@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 MAX_BATCH = 333  # jobs a claim: with more of them, the first wait longer and nothing is gained
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
 BATCHES = 3  # in the slots at once: one is claimed while one runs and one is written
+IN_A_ROW = 10  # claims of a pool in one turn
 UNSEEN_SECONDS = 1.5  # the longest that claims ask for some kinds only; between two looks it is a second
 DEAR_ENTRIES = 5_000  # of the index, walked over by a look: half a millisecond
 DEAR_SHARE = 20  # times what a dear question took, until the next: the database is kept busy for 5 % of the time
@@ -267,8 +268,14 @@ class Claims:
             slots = min(self._attempts.free_slots(pool), self._batch[pool])
             asked = self._ask(pool, slots, only_heard=only_heard)
             claim = await self._store.claim(asked.wanted)
-            taken, more = len(claim.jobs), self._take(asked, claim)
-            if not more and self._probe[pool] and taken < slots:
+            taken = len(claim.jobs)
+            for _ in range(IN_A_ROW):
+                if (following := self._following(asked, claim)) is None:
+                    break
+                asked, claim = following, await self._claim_while_starting(pool, claim.jobs, following)
+                taken += len(claim.jobs)
+            more = self._take(asked, claim)
+            if not more and self._probe[pool] and len(claim.jobs) < asked.wanted.slots:
                 probes = await self._store.claim_probe(self._worker_id, pool, self._kinds[pool])
                 if probes:
                     failpoint(Failpoint.PROBE_CLAIMED)
@@ -276,6 +283,30 @@ class Claims:
                 taken += len(probes)
                 self._probe[pool] = False
         return taken, more
+
+    def _following(self, asked: "Asked", claim: Claim) -> "Asked | None":
+        """What to claim before anything else is done, where a claim was filled and nobody waits for the turn."""
+        pool = asked.pool
+        slots = min(self._attempts.free_slots(pool) - len(claim.jobs), self._batch[pool])
+        is_filled = len(claim.jobs) == asked.wanted.slots
+        if not is_filled or slots <= 0 or len(self._claiming) > 1 or not (self._may_claim() and self._ready[pool]()):
+            return None
+        self._learn(asked, claim)
+        self._rounds[pool] += 1
+        self._claiming[pool] = time.monotonic()
+        return self._ask(pool, slots)
+
+    async def _claim_while_starting(self, pool: Pool, jobs: Sequence[ClaimedJob], following: "Asked") -> Claim:
+        """The database works on the next claim while these jobs are started."""
+        coming = asyncio.create_task(self._store.claim(following.wanted), name=f"oomph next claim of {pool}")
+        try:
+            await asyncio.sleep(0)  # it goes out first
+        except BaseException:
+            coming.cancel()
+            raise
+        finally:
+            self._start(pool, jobs, more_follow=True)
+        return await coming
 
     @asynccontextmanager
     async def along(self, jobs: Sequence[ClaimedJob]) -> AsyncIterator["Asked | None"]:
@@ -348,6 +379,12 @@ class Claims:
 
     def _take(self, asked: "Asked", claim: Claim) -> bool:
         """Start what was claimed. Returns whether there is more to claim."""
+        more = self._learn(asked, claim)
+        self._start(asked.pool, claim.jobs, more_follow=len(claim.jobs) == asked.wanted.slots)
+        return more
+
+    def _learn(self, asked: "Asked", claim: Claim) -> bool:
+        """Note what a claim tells of the queue. Returns whether there is more to claim."""
         pool, jobs = asked.pool, claim.jobs
         reach = self._reach[pool]
         self._turns[pool].taken(jobs, claim.stops)
@@ -356,7 +393,6 @@ class Claims:
         if jobs:
             failpoint(Failpoint.CLAIMED)
         is_full = len(jobs) == asked.wanted.slots
-        self._start(pool, jobs, more_follow=is_full)
         found = {job.kind for job in jobs} if not claim.parked else asked.heard
         self._herd.is_needed(found)
         self._herd.came_in_vain(asked.heard - found)

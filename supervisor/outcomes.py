@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -86,9 +86,9 @@ class OutcomeWriter:
         """The attempts that ended and are not written yet."""
         return list(self._pending)
 
-    def has(self, fence: Fence) -> bool:
-        """Whether the attempt of this fence ended and is not written yet."""
-        return fence in self._pending
+    def has_none_of(self, fences: Iterable[Fence]) -> bool:
+        """Whether no attempt of these ended and is not written yet."""
+        return self._pending.keys().isdisjoint(fences)
 
     @property
     def trusted(self) -> int:
