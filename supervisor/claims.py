@@ -4,7 +4,8 @@ A pool is woken by a notification, though not by each where there are many worke
 the moment the next known job is due, or what a look at the queue has found; one look a second serves all pools, and an
 idle worker claims nothing. Where all of the queue is dear to look at (`supervisor.reach`), that look alone does so.
 Claims of all pools take turns on one lock, so that "every claim of this worker that is known" has a meaning: a claim
-whose answer was lost is found by comparing under that lock.
+whose answer was lost is found by comparing under that lock. While a claim is filled and nobody else waits for the turn,
+the next one goes out before the jobs of the last are started: the database works on it meanwhile.
 """
 
 import asyncio

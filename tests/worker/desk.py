@@ -1,12 +1,12 @@
 """The claims of one worker with everything that they use, but without what wakes them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from jobs import App, Handler, JobContext, Pool
+from jobs import App, Handler, JobContext, Pool, Task
 from jobs.database import Database
 from jobs.recovery import Recovery
 from jobs.store import JobStore
@@ -14,12 +14,12 @@ from pools.loop import LoopPool
 from supervisor.attempts import Attempts
 from supervisor.claims import Claims
 from supervisor.outcomes import OutcomeWriter
-from tests.jobs.lab import LETTER, NOTE, Note, hire, until
+from tests.jobs.lab import NOTE, Note, hire, until
 
 
 @dataclass
 class Desk:
-    """One worker, with ten slots unless told otherwise, who knows notes and, if told so, letters.
+    """One worker, with ten slots a pool unless told otherwise, who knows notes, or what else it is told.
 
     `during(job_id)` is called by each handler.
     """
@@ -46,7 +46,7 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk(
-    database: Database, store: JobStore, slots: int = 10, *, letters: bool = False
+    database: Database, store: JobStore, slots: int = 10, *, tasks: Sequence[Task[Note]] = (NOTE,)
 ) -> AsyncIterator[Desk]:
     """A note whose text is `fail once` fails once."""
 
@@ -57,7 +57,7 @@ async def open_desk(
         if payload.text == "fail once" and context.attempt == 1:
             raise RuntimeError(payload.text)
 
-    tasks = [NOTE, LETTER] if letters else [NOTE]
+    pools = {task.pool: LoopPool() for task in tasks}
     worker = await hire(store, tasks=tasks)
     app = App([Handler(task, note) for task in tasks])
     outcomes = OutcomeWriter(store, along=lambda jobs: found.claims.along(jobs))
@@ -65,20 +65,20 @@ async def open_desk(
         app,
         store,
         outcomes,
-        {Pool.SYSTEM: LoopPool()},
-        {Pool.SYSTEM: slots},
+        pools,
+        dict.fromkeys(pools, slots),
         lambda pool, gone: found.claims.slot_freed(pool, gone),
     )
     claims = Claims(
         worker.id,
         app,
-        [Pool.SYSTEM],
+        list(pools),
         store,
         Recovery(database, store, unknown_kind_grace=timedelta(0)),
         attempts,
         trusted=lambda: True,
         may_claim=lambda: True,
-        ready={Pool.SYSTEM: lambda: True},
+        ready=dict.fromkeys(pools, lambda: True),
         poll=1.0,
     )
     found = Desk(claims, attempts, store)

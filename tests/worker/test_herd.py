@@ -7,7 +7,7 @@ from jobs import Pool
 from jobs.database import Database
 from jobs.store import JobStore
 from supervisor.herd import ALL_COME, Herd
-from tests.jobs.lab import Connection, add, until
+from tests.jobs.lab import LETTER, NOTE, Connection, add, until
 from tests.worker.desk import Desk, open_desk
 
 WORKERS = 300
@@ -97,7 +97,7 @@ async def test_a_kind_that_is_always_notified_does_not_keep_others_from_being_se
     db: Connection, database: Database, store: JobStore
 ) -> None:
     """Whatever comes first makes the next claim begin, and no look is the last word."""
-    async with open_desk(database, store, letters=True) as desk:
+    async with open_desk(database, store, tasks=[NOTE, LETTER]) as desk:
         await desk.claim()
 
         async def notify() -> None:
