@@ -11,6 +11,7 @@ import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from psycopg import errors
@@ -19,6 +20,7 @@ from psycopg.rows import tuple_row
 from psycopg_pool import AsyncConnectionPool
 
 from jobs.bounds import ASK_SECONDS, Bounded
+from jobs.claim import Wanted
 from jobs.connection import Row
 from jobs.lane import Lane, Preparing
 from jobs.outcome import MAX_FRAMES_CHARS, MAX_MESSAGE_CHARS, clip
@@ -28,6 +30,9 @@ from jobs.unavailable import answered
 log = logging.getLogger("oomph.database")
 
 MAX_CONNECTIONS = 2  # for all but claims, successes, the lease keeper and the listener, which have one each
+
+# An idle worker's next claim would otherwise take twice as long as those after it.
+NOBODYS_CLAIM = Wanted(UUID(int=0), "system", [], 1, ids=[0])
 
 LEAST_CONNECT_SECONDS = 2  # of libpq, which takes whole ones
 LOCK_TIMEOUT_MS = 1_000  # what is locked for longer is left for the next try, and does not hold up others
@@ -109,7 +114,9 @@ class Database:
         )
         parameters = connection_parameters(application_name, call_timeout, url)
         preparing = Preparing()
-        self.claims = Lane(url, call_timeout=call_timeout, parameters=parameters, preparing=preparing)
+        self.claims = Lane(
+            url, call_timeout=call_timeout, parameters=parameters, preparing=preparing, first=[NOBODYS_CLAIM.call]
+        )
         self.outcomes = Lane(url, call_timeout=call_timeout, parameters=parameters, preparing=preparing)
 
     async def open(self) -> None:

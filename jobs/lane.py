@@ -54,16 +54,24 @@ class Preparing:
 class Lane:
     """Calls come one after the other. Opened by the first, closed after one that broke, and opened again by the next.
 
-    `parameters` are those of each connection; `call_timeout`, in seconds, bounds each call, a connect included.
+    `parameters` are those of each connection; `call_timeout`, in seconds, bounds each call, a connect included. A new
+    connection makes the `first` calls by itself, so that no later one waits for their plans.
     """
 
     def __init__(
-        self, url: str, *, call_timeout: float, parameters: Mapping[str, Any], preparing: Preparing | None = None
+        self,
+        url: str,
+        *,
+        call_timeout: float,
+        parameters: Mapping[str, Any],
+        preparing: Preparing | None = None,
+        first: Sequence[Call] = (),
     ) -> None:
         self._url = url
         self._call_timeout = call_timeout
         self._parameters = parameters
         self._preparing = preparing or Preparing()
+        self._first = first
         self._line: _Line | None = None
         self._turn = asyncio.Lock()
 
@@ -108,6 +116,7 @@ class Lane:
                 ((rows,),) = await line.run([("backend_pid", {})], prepared=False)
                 if rows[0] == connection.info.backend_pid:
                     await line.run([("lane_settings", {})], prepared=False)
+                    await line.run(self._first, prepared=True)
                 else:
                     self._preparing.do_without()
         except BaseException:

@@ -108,6 +108,19 @@ async def test_answers_and_questions_may_be_longer_than_what_the_kernel_takes_at
     assert scalar(db, "SELECT length(result #>> '{}') FROM background_jobs") == len(text)
 
 
+async def test_each_new_connection_makes_its_first_calls_once(db: Connection, url: str, worker: Worker) -> None:
+    """So that their plans are there by the time that somebody waits for them."""
+    ids = add(db, 3)
+    lane = Lane(url, call_timeout=5, parameters={"application_name": "first"}, first=[claim(worker, slots=1)])
+    for _ in range(2):
+        await lane.fetch("backend_pid")
+    assert [job(db, job_id) for job_id in ids] == ["running", "queued", "queued"]
+    await lane.close()
+    await lane.fetch("backend_pid")
+    assert [job(db, job_id) for job_id in ids] == ["running", "running", "queued"]
+    await lane.close()
+
+
 async def test_a_server_that_ended_the_connection_meanwhile_costs_no_call(db: Connection, lane: Lane) -> None:
     ((pid,),) = await lane.fetch("backend_pid")
     db.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])

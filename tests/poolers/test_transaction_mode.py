@@ -11,6 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from typer.testing import CliRunner
 
+from jobs.claim import Wanted
 from jobs.control import cancel, pause, resume
 from jobs.database import Database
 from supervisor.commands.application import cli
@@ -105,9 +106,9 @@ async def test_a_claim_never_runs_what_somebody_else_prepared(
         with psycopg.connect(through, autocommit=True) as turn:
             turn.execute("SELECT 1")
     database = Database(through, call_timeout=5, application_name="pooled")
-    wanted = {"worker_id": uuid.uuid4(), "pool": "agent", "kinds": ["note"], "slots": 1, "reach": 1.0}
+    wanted = Wanted(uuid.uuid4(), "agent", ["note"], 1, 1.0)
     for _ in range(4):
-        assert await database.claims.fetch("claim", **wanted) == []
+        assert await database.claims.fetch_together(wanted.call) == [[]]
     await database.claims.close()
     assert db.execute("SELECT count(*) FROM harm").fetchone() == (0,)
 
