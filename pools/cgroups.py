@@ -23,6 +23,7 @@ from pools.procfs import cgroup2_folder, parse_counter, slurp
 AUTO, OFF = "auto", "off"
 REMOVE_SECONDS = 1.0  # the kernel may still be busy with the dead of a leaf; a later sweep takes what is left
 _CONTROLLERS = ("memory", "pids")
+DELEGATE = f"Delegate={' '.join(_CONTROLLERS)}"  # of a unit of systemd: not `yes`, which hands over all that there are
 
 
 class CgroupError(Exception):
@@ -161,7 +162,7 @@ def why_not_ours(folder: Path) -> str | None:
     is_container_root = slurp("/proc/self/cgroup").splitlines()[-1] == "0::/"
     if said or is_container_root or (os.geteuid() != 0 and folder.stat().st_uid == os.geteuid()):
         return None
-    return f"{folder} is not delegated; with systemd, set Delegate=yes"
+    return f"{folder} is not delegated; with systemd, set {DELEGATE}"
 
 
 def remove_tree(folder: Path) -> bool:
