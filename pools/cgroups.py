@@ -74,6 +74,11 @@ class Leaves:
         self.folder = folder
         self.controllers = controllers
 
+    @property
+    def are_limited(self) -> bool:
+        """The kernel holds a whole job to all of its limits."""
+        return self.controllers == _CONTROLLERS
+
     @classmethod
     def prepare(cls, wanted: str, owner: Owner) -> "tuple[Leaves | None, str]":
         """The cgroups to use, and one phrase about them: what they limit, or why there are none.
@@ -81,7 +86,7 @@ class Leaves:
         Raises `CgroupError` where a folder was named and cannot be used. Moves this process where it must.
         """
         if wanted == OFF:
-            return None, "off (switched off)"
+            return None, "off (WORKER_INGEST_CGROUP=off)"
         own = own_folder()
         parent = own if wanted == AUTO else Path(wanted)
         if parent is None:
