@@ -288,9 +288,7 @@ def _pack_failure(error: BaseException, handler: Handler[Any], is_near_limit: bo
         return pack(Failure(type="IndescribableError", message=f"describing it raised {type(broken).__name__}"))
 
 
-_NO_MEMORY_LEFT = pack(
-    Failure(type="MemoryError", message="out of memory, and none left to describe where", memory="MemoryError")
-)
+_NO_MEMORY_LEFT = pack(Failure(type="MemoryError", message="none was left to describe where", memory="out of memory"))
 
 
 def _below_this_file(frames: TracebackType | None) -> TracebackType | None:
