@@ -36,6 +36,7 @@ from jobs.context import BoundContext, result_json
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import MAX_MESSAGE_CHARS, clip
 from jobs.redaction import PLAIN, Redactor, redactor
+from jobs.subject import process_title
 from jobs.task import PermanentError, Snooze
 from jobs.tracing import environment_asks_for_traces
 from pools import memory, process, rehearsal
@@ -177,7 +178,7 @@ def _run(app: App, job: JobFrame, connection: socket.socket, sender: ProgressSen
         secrets = redactor(job.payload, handler.secret_paths)
         cap = memory.cap_this_process(job.memory_mb)
         limit_cpu(job.cpu_seconds)
-        setproctitle(f"oomph: {job.kind} job {job.id} attempt {job.attempt}")
+        setproctitle(process_title(job.kind, job.id, job.attempt))
         _join_trace(job)
         reserve = memory.reserve()
         connection.sendall(_STARTING)
