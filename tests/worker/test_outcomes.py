@@ -87,6 +87,23 @@ def test_a_kind_that_no_live_worker_knows_is_dead_at_once(bench: Bench) -> None:
     assert bench.job(row[0], "error ->> 'type'") == ("UnknownKind",)
 
 
+def test_an_old_backlog_outlives_the_restart_of_its_only_worker_beside_another_apps(bench: Bench) -> None:
+    bench.kit.start("tests.notices.app:app", WORKER_POOLS="system")
+    bench.db.execute("UPDATE background_workers SET started_at = now() - interval '1 day'")
+    only = bench.start()
+    assert only.stop() == 0
+    backlog = bench.put(AGENT)
+    bench.db.execute("UPDATE background_jobs SET run_after = now() - interval '1 hour'")
+    row = bench.db.execute(
+        "INSERT INTO background_jobs (kind, pool) VALUES ('nobody-knows', 'system') RETURNING id"
+    ).fetchone()
+    assert row is not None
+    bench.wait(row[0], "dead", seconds=5)  # then whatever is to be buried was
+    assert bench.job(backlog, "status") == ("queued",)
+    bench.start()
+    bench.wait(backlog, "succeeded")
+
+
 def test_a_snooze_spends_no_attempt(bench: Bench) -> None:
     bench.start()
     job_id = bench.put(AGENT, "snooze")
