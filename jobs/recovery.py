@@ -26,6 +26,8 @@ log = logging.getLogger("oomph.rescue")
 RESCUE_BATCH = 100  # jobs a transaction: short locks even where a worker with a thousand slots was lost
 SWEEP_KEYS = 1_000  # concurrency keys a pass: some ms of index probes
 BURY_BATCH = 500
+BURIED_NAMED = 5  # jobs of a kind in one line of the log
+MISSED_SECONDS = 300.0  # for a kind's worker to come back: a rollout, or a host that starts anew, takes less
 RESCUE_LOCK_TIMEOUT_MS = 100  # what is locked for longer belongs to an open transaction, and the next pass comes soon
 MAX_WAITS_IN_BATCH = 3  # within the bound of a call, however short that is set
 
@@ -45,8 +47,9 @@ class Chores(NamedTuple):
 
 
 class Recovery:
-    """`unknown_kind_grace`: how long a job of a kind that no live worker knows may wait for one that does.
+    """`unknown_kind_grace`: how long a due job may wait for a live worker that knows its kind.
 
+    After the last worker that knew a kind has gone, its jobs wait for `MISSED_SECONDS` at least.
     `on_rescued` is called with the kind of each lost attempt, once its end is committed.
     """
 
@@ -175,21 +178,36 @@ class Recovery:
         return int(freed)
 
     async def bury_unknown(self) -> int:
-        """End due jobs whose kind no live worker knows. Returns how many."""
-        rows = await self._database.fetch("bury_unknown", grace=self._grace, limit=BURY_BATCH)
-        for job_id, kind in rows:
-            log.error(
-                "job %s is dead: no live worker knows the kind %s. Start one whose app has a handler for it, start "
-                "those anew that run since before it had one, or, if the name is misspelt, enqueue by the right one. "
-                "If its workers were only being restarted, set WORKER_UNKNOWN_KIND_GRACE_SECONDS (here %g) on every "
-                "worker of this database. Then `oomph jobs retry %s --actor NAME`",
-                job_id,
-                kind,
-                self._grace.total_seconds(),
-                job_id,
-                extra={"job_id": job_id},
-            )
+        """End due jobs whose kind no live worker knows, and none is expected to. Returns how many."""
+        grace = self._grace
+        rows = await self._database.fetch(
+            "bury_unknown", grace=grace, missed=max(grace, timedelta(seconds=MISSED_SECONDS)), limit=BURY_BATCH
+        )
+        for kind, group in groupby(sorted(rows, key=itemgetter(1, 0)), key=itemgetter(1)):
+            buried = list(group)
+            self._tell_buried(kind, [row[0] for row in buried], gone=buried[0][2])
         return len(rows)
+
+    def _tell_buried(self, kind: str, ids: Sequence[int], gone: float | None) -> None:
+        """`gone` is for how many seconds the last worker that knew the kind has been gone; None: none ever did."""
+        if gone is None:
+            why = "and none ever did. Start one whose app has a handler for it, or enqueue by its right name"
+            wait = "Where services name kinds before any worker knows them"
+        else:
+            why = f"and the last one that did has been gone for {gone / 60:.0f} minutes. Start one"
+            wait = "Where that was too soon"
+        log.error(
+            "%s dead: no live worker knows the kind %s, %s, then `oomph jobs retry %s --actor NAME`%s. %s, set "
+            "WORKER_UNKNOWN_KIND_GRACE_SECONDS (here %g) on every worker of this database",
+            f"job {ids[0]} is" if len(ids) == 1 else f"{len(ids)} jobs are",
+            kind,
+            why,
+            " ".join(map(str, ids[:BURIED_NAMED])),
+            f"; `oomph jobs list --status dead --kind {kind}` lists them all" if len(ids) > BURIED_NAMED else "",
+            wait,
+            self._grace.total_seconds(),
+            extra={"job_id": ids[0]} if len(ids) == 1 else None,
+        )
 
     async def forget_workers(self) -> None:
         """Remove rows of workers that were lost more than a day ago."""

@@ -16,6 +16,8 @@ from jobs.connection import Program, run
 from jobs.finding import JobFilter, find_page, jobs_by_id
 from jobs.finding import JobRow as JobRow  # noqa: PLC0414  (who lists jobs looks for their rows here)
 from jobs.rows import MAX_LIMIT, bounded, first_of, rows_of
+from jobs.subject import process_title
+from jobs.task import Pool
 
 STATUSES = ("queued", "running", "succeeded", "dead", "cancelled")
 MAX_ATTEMPTS_SHOWN = 200  # each may carry 64 KiB of output
@@ -47,11 +49,27 @@ class AttemptRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RunningOn:
+    """The worker of a running job: its host and its own process there, which is not that of a job of `ingest`."""
+
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobReport:
-    """A job with its attempts, newest first."""
+    """A job with its attempts, newest first. `worker` while it runs; its child's pid is written only at its end."""
 
     job: JobRow
     attempts: Sequence[AttemptRow]
+    worker: RunningOn | None
+
+    @property
+    def process_title(self) -> str | None:
+        """What the child of a running job of the pool `ingest` is called on the worker's host, in `ps` and `top`."""
+        if self.worker is None or self.job.pool != Pool.INGEST:
+            return None
+        return process_title(self.job.kind, self.job.id, self.job.attempt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +253,8 @@ def _job(job_id: int) -> Program[JobReport | None]:
     if job is None:
         return None
     attempts = yield from rows_of(AttemptRow, "list_attempts", job_id=job_id, limit=MAX_ATTEMPTS_SHOWN)
-    return JobReport(job, attempts)
+    worker = yield from first_of(rows_of(RunningOn, "running_on", job_id=job_id))
+    return JobReport(job, attempts, worker)
 
 
 def _jobs(wanted: JobFilter, *, before: int | None, limit: int, full: bool) -> Program[list[JobRow]]:

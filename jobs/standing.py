@@ -19,7 +19,7 @@ class Next(StrEnum):
     TIME = "its time"
     KEY = "the running job of its concurrency key"
     RESUME = "its kind, which is paused"
-    WORKER = "a worker that knows its kind"  # without one it is buried: WORKER_UNKNOWN_KIND_GRACE_SECONDS
+    WORKER = "a worker that knows its kind"  # without one it is dead after a while: jobs/sql/bury_unknown.sql
     NOTHING = "nothing"  # it has ended
 
 

@@ -23,6 +23,7 @@ from pools.procfs import cgroup2_folder, parse_counter, slurp
 AUTO, OFF = "auto", "off"
 REMOVE_SECONDS = 1.0  # the kernel may still be busy with the dead of a leaf; a later sweep takes what is left
 _CONTROLLERS = ("memory", "pids")
+DELEGATE = f"Delegate={' '.join(_CONTROLLERS)}"  # of a unit of systemd: not `yes`, which hands over all that there are
 
 
 class CgroupError(Exception):
@@ -73,6 +74,11 @@ class Leaves:
         self.folder = folder
         self.controllers = controllers
 
+    @property
+    def are_limited(self) -> bool:
+        """The kernel holds a whole job to all of its limits."""
+        return self.controllers == _CONTROLLERS
+
     @classmethod
     def prepare(cls, wanted: str, owner: Owner) -> "tuple[Leaves | None, str]":
         """The cgroups to use, and one phrase about them: what they limit, or why there are none.
@@ -80,7 +86,7 @@ class Leaves:
         Raises `CgroupError` where a folder was named and cannot be used. Moves this process where it must.
         """
         if wanted == OFF:
-            return None, "off (switched off)"
+            return None, "off (WORKER_INGEST_CGROUP=off)"
         own = own_folder()
         parent = own if wanted == AUTO else Path(wanted)
         if parent is None:
@@ -161,7 +167,7 @@ def why_not_ours(folder: Path) -> str | None:
     is_container_root = slurp("/proc/self/cgroup").splitlines()[-1] == "0::/"
     if said or is_container_root or (os.geteuid() != 0 and folder.stat().st_uid == os.geteuid()):
         return None
-    return f"{folder} is not delegated; with systemd, set Delegate=yes"
+    return f"{folder} is not delegated; with systemd, set {DELEGATE}"
 
 
 def remove_tree(folder: Path) -> bool:

@@ -36,6 +36,7 @@ from jobs.context import BoundContext, result_json
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import MAX_MESSAGE_CHARS, clip
 from jobs.redaction import PLAIN, Redactor, redactor
+from jobs.subject import process_title
 from jobs.task import PermanentError, Snooze
 from jobs.tracing import environment_asks_for_traces
 from pools import memory, process, rehearsal
@@ -177,7 +178,7 @@ def _run(app: App, job: JobFrame, connection: socket.socket, sender: ProgressSen
         secrets = redactor(job.payload, handler.secret_paths)
         cap = memory.cap_this_process(job.memory_mb)
         limit_cpu(job.cpu_seconds)
-        setproctitle(f"oomph: {job.kind} job {job.id} attempt {job.attempt}")
+        setproctitle(process_title(job.kind, job.id, job.attempt))
         _join_trace(job)
         reserve = memory.reserve()
         connection.sendall(_STARTING)
@@ -288,9 +289,7 @@ def _pack_failure(error: BaseException, handler: Handler[Any], is_near_limit: bo
         return pack(Failure(type="IndescribableError", message=f"describing it raised {type(broken).__name__}"))
 
 
-_NO_MEMORY_LEFT = pack(
-    Failure(type="MemoryError", message="out of memory, and none left to describe where", memory="MemoryError")
-)
+_NO_MEMORY_LEFT = pack(Failure(type="MemoryError", message="none was left to describe where", memory="out of memory"))
 
 
 def _below_this_file(frames: TracebackType | None) -> TracebackType | None:

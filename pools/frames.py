@@ -102,7 +102,7 @@ class Success(_Frame):
 
 
 class Failure(_Frame):
-    """The handler raised. `memory` says which sign of exhausted memory its chain of exceptions holds, if any."""
+    """The handler raised. `memory` says what its chain of exceptions tells of exhausted memory, if anything."""
 
     frame: Literal["failure"] = "failure"
     type: str = Field(max_length=MAX_MESSAGE_CHARS)

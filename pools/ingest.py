@@ -160,12 +160,12 @@ class IngestPool:
         house.readable = startup.readable_paths(options.read_paths)
         house.writable = startup.writable_paths(options)
         try:
-            house.leaves, leaves = Leaves.prepare(options.cgroup, self._owner)
+            house.leaves, of_leaves = Leaves.prepare(options.cgroup, self._owner)
         except CgroupError as error:
             raise process.NotSupported(str(error)) from error
         house.has_own_shm = shm.is_available()
         startup.say_what_encloses(
-            options, house.scratches, self._marks, self._oom, leaves, has_own_shm=house.has_own_shm
+            options, house.scratches, self._marks, self._oom, house.leaves, of_leaves, has_own_shm=house.has_own_shm
         )
         await self._spawner.start()
         self._watch.start()

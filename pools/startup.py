@@ -85,31 +85,48 @@ def check_reach(user: UserFrame, app_spec: str, method: StartMethod) -> None:
 
 
 def say_what_encloses(
-    options: IngestOptions, scratches: ScratchFolders, marks: Marks, oom: OomWatch, leaves: str, *, has_own_shm: bool
+    options: IngestOptions,
+    scratches: ScratchFolders,
+    marks: Marks,
+    oom: OomWatch,
+    leaves: cgroups.Leaves | None,
+    of_leaves: str,
+    *,
+    has_own_shm: bool,
 ) -> None:
-    """One line: what is on, what is off and why."""
+    """One line: what is off, and what turns it on. All of it is for who debugs. `of_leaves` is a phrase about them."""
     for name in oom.blind_to:
         log.warning("the OOM counter of %s cannot be read: a SIGKILL will often stay unexplained", name)
-    told = {
-        "start": options.start_method,
-        "cgroup leaf per child": leaves,
-        "user": options.user or _own_user(),
-        "paths": "restricted by Landlock" if options.read_paths else "not restricted (WORKER_INGEST_READ_PATHS)",
-        "signals": "kept inside the job" if landlock.scopes_signals() else "not kept in (needs Landlock, Linux 6.12)",
-        "limits, scheduling, marks and mounts": (
-            "its own only" if seccomp.is_available() else "not kept in (needs seccomp, on x86-64 or arm64)"
-        ),
-        shm.FOLDER: "its own, counted and removed" if has_own_shm else "shared (its own needs a worker that may mount)",
-        "sweep by mark": "on" if marks.are_owned else "off (this worker runs under a lower `ulimit -m`)",
-    }
-    if is_tmpfs(scratches.parent):
-        told["scratch"] = f"{scratches.parent} is memory, up to {options.scratch_mb} MB a job beyond its limit"
     if scratches.is_exposed:
         log.warning("a job can keep all others from starting: anybody may rename what is in %s", scratches.parent)
-    log.info("children are enclosed: %s", "; ".join(f"{name}: {value}" for name, value in told.items()))
-
-
-def _own_user() -> str:
-    if os.geteuid() != 0:
-        return "the worker's own"
-    return "the worker's own, root, to whom most of this host's files belong (WORKER_INGEST_USER)"
+    is_root = os.geteuid() == 0
+    in_memory = f"{scratches.parent} is memory, up to {options.scratch_mb} MB a job beyond its limit"
+    lacking = (
+        (leaves is None, f"a cgroup for each {of_leaves.removeprefix('off ')}"),
+        (leaves is not None and not leaves.are_limited, f"a cgroup for each with all limits: it is {of_leaves}"),
+        (not options.user and is_root, "a user that is not root (WORKER_INGEST_USER)"),
+        (not options.user and not is_root, "a user of their own (WORKER_INGEST_USER, of a worker that is root)"),
+        (not options.read_paths, "a list of the paths that they may read (WORKER_INGEST_READ_PATHS)"),
+        (not landlock.scopes_signals(), "a bar to signals (needs Landlock, Linux 6.12)"),
+        (not seccomp.is_available(), "a bar to limits of other processes (needs seccomp, on x86-64 or arm64)"),
+        (not has_own_shm, f"a {shm.FOLDER} for each (needs a worker that may mount)"),
+        (not marks.are_owned, "a sweep by mark (this worker runs under a lower `ulimit -m`)"),
+        (is_tmpfs(scratches.parent), f"scratch folders on a disk: {in_memory} (WORKER_INGEST_SCRATCH_PATH)"),
+    )
+    off = [what for is_off, what in lacking if is_off]
+    log.info(
+        "children are enclosed%s: see docs/explanation/enclosure.md",
+        f" without {'; '.join(off)}; the rest is on" if off else ", and all of it is on",
+    )
+    told = {
+        "start": options.start_method,
+        "cgroup leaf per child": of_leaves,
+        "user": options.user or "the worker's own",
+        "paths": "restricted by Landlock" if options.read_paths else "not restricted",
+        "signals": "kept inside the job" if landlock.scopes_signals() else "not kept in",
+        "limits, scheduling, marks and mounts": "its own only" if seccomp.is_available() else "not kept in",
+        shm.FOLDER: "its own, counted and removed" if has_own_shm else "shared",
+        "sweep by mark": "on" if marks.are_owned else "off",
+        "scratch": in_memory if is_tmpfs(scratches.parent) else f"{scratches.parent}, on a disk",
+    }
+    log.debug("what encloses a child: %s", "; ".join(f"{name}: {value}" for name, value in told.items()))

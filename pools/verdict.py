@@ -177,9 +177,10 @@ def _failure(evidence: ChildEvidence, frame: Failure) -> Judgement:
             kernel.certainty,
         )
     if frame.memory:
-        why = f"{frame.memory} under the limit; {evidence.memory}"
+        is_told = frame.memory in frame.message.lower()
+        told = _after(frame.message, evidence.memory if is_told else f"{frame.memory}; {evidence.memory}")
         certainty = Certainty.UNKNOWN if frame.lost_helper else Certainty.CERTAIN
-        return _died(Verdict.MEMORY_EXCEEDED, frame.type, _after(frame.message, why), certainty, frame.frames)
+        return _died(Verdict.MEMORY_EXCEEDED, frame.type, told, certainty, frame.frames)
     return Judgement(Failed(error, frame.permanent), "the handler raised")
 
 

@@ -24,7 +24,7 @@ CARD_NUMBER = "4111 1111 1111 1111"
 PAUSE_REASON = (
     "5 kills in a row: job 376 on ingest-2.example: oom_killed (certain: the job's own OOM counter moved (job 0 -> 1)"
     "); job 371 on ingest-1.example: oom_killed (certain: the job's own OOM counter moved (job 0 -> 1)); job 365 on "
-    "ingest-2.example: memory_exceeded (certain: MemoryError under the limit; peak 1019 MB of 1024 MB)"
+    "ingest-2.example: memory_exceeded (certain: out of memory; peak 1019 MB of 1024 MB)"
 )
 STACK = """Traceback (most recent call last):
   File "/srv/app/background/tables.py", line 88, in extract_tables

@@ -144,8 +144,8 @@ class Settings(BaseModel):
         default=0,
         ge=0,
         le=86_400,
-        description="How long a due job waits for a live worker that knows its kind. Where apps share a database, or "
-        "deploys roll, 0 kills jobs whose only worker is being restarted.",
+        description="How long a due job waits for a live worker that knows its kind. Where one knew it before, at "
+        "least until that one has been gone for 300 seconds.",
     )
     worker_retention_succeeded_days: float = Field(
         default=7, ge=0, le=36_500, description="How long a job is kept that succeeded; 0 is for ever."

@@ -15,13 +15,19 @@ Facts = Iterator[tuple[str, object]]
 
 
 def print_report(report: "JobReport", *, as_json: bool) -> None:
-    """Print a job with its attempts. As JSON: the job's columns, and `attempts` as an array of objects."""
+    """Print a job with its attempts. As JSON: the job's columns, where it runs, and `attempts`, an array of objects."""
     if as_json:
         job = {field.name: getattr(report.job, field.name) for field in dataclasses.fields(report.job)}
-        print_json({**job, "attempts": report.attempts})
+        worker = report.worker
+        runs = {
+            "host": worker and worker.host,
+            "worker_pid": worker and worker.pid,
+            "process_title": report.process_title,
+        }
+        print_json({**job, **runs, "attempts": report.attempts})
         return
     typer.echo(f"Job {report.job.id}: {printable(report.job.kind)}, {report.job.status}")
-    print_facts(_about_job(report.job), indent="  ")
+    print_facts(_about_job(report.job, _runs(report)), indent="  ")
     for attempt in report.attempts:
         charged = "charged" if attempt.charged else "not charged"
         kill = ", counts as a kill" if attempt.is_kill else ""
@@ -31,7 +37,16 @@ def print_report(report: "JobReport", *, as_json: bool) -> None:
         typer.echo("\nNo attempt has failed.")
 
 
-def _about_job(job: "JobRow") -> Facts:
+def _runs(report: "JobReport") -> str | None:
+    """Where a person finds it."""
+    if report.worker is None:
+        return None
+    if report.process_title is None:
+        return f"on {report.worker.host}, in its worker's own process, pid {report.worker.pid}"
+    return f'on {report.worker.host}, its process is called "{report.process_title}"'
+
+
+def _about_job(job: "JobRow", runs: str | None) -> Facts:
     yield "pool", job.pool
     yield "priority", {0: "interactive", 1: "default", 2: "bulk"}.get(job.priority, job.priority)
     yield "attempts", f"{job.attempt} of {job.max_attempts}, {span(job.timeout)} each"
@@ -53,6 +68,7 @@ def _about_job(job: "JobRow") -> Facts:
     yield "finished (UTC)", job.finished_at
     yield "cancel asked (UTC)", job.cancel_requested_at
     yield "worker", job.worker_id
+    yield "runs", runs
     yield "progress", None if job.progress is None else f"{job.progress:.0%} {job.progress_note or ''}"
     yield "payload", job.payload
     yield "result", job.result

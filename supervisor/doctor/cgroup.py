@@ -4,12 +4,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from pools.cgroups import AUTO, OFF, own_folder, why_not_ours
+from pools.cgroups import AUTO, DELEGATE, OFF, own_folder, why_not_ours
 from pools.procfs import memory_cgroup_folder, slurp
 from supervisor.doctor.findings import Finding, error, ok, warning
 
 CONTROLLERS = ("memory", "pids")
-DELEGATE = "With systemd, set Delegate=yes in the unit; elsewhere, give the worker a cgroup v2 folder of its own."
+ADVICE = f"With systemd, set {DELEGATE} in the unit; elsewhere, give the worker a cgroup v2 folder of its own."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ def delegation(reading: CgroupReading) -> Finding:
     if reading.wanted == OFF:
         return ok(name, "off (WORKER_INGEST_CGROUP)")
     if reading.refusal and reading.wanted != AUTO:
-        return error(name, f"WORKER_INGEST_CGROUP={reading.wanted}: {reading.refusal}", DELEGATE)
+        return error(name, f"WORKER_INGEST_CGROUP={reading.wanted}: {reading.refusal}", ADVICE)
     if reading.refusal:
-        return warning(name, f"no leaf per child: {reading.refusal}", DELEGATE)
+        return warning(name, f"no leaf per child: {reading.refusal}", ADVICE)
     return ok(name, f"{reading.folder}: a leaf for each child")
 
 
@@ -80,8 +80,7 @@ def controllers(reading: CgroupReading) -> Finding:
     return warning(
         name,
         f"without {' and '.join(missing)}",
-        "The kernel cannot hold a whole job to its limit: delegate these controllers too (systemd: "
-        "Delegate=memory pids).",
+        f"The kernel cannot hold a whole job to its limit: delegate these controllers too (systemd: {DELEGATE}).",
     )
 
 

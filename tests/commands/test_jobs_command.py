@@ -129,6 +129,28 @@ def test_show_as_json_is_one_object_with_its_attempts(oomph: Oomph, insert: Inse
     assert attempt["output_tail"] == "first line\nsecond \x1b[31mline\n"
 
 
+def test_show_says_where_a_running_job_can_be_found(oomph: Oomph, insert: Insert, db: Connection) -> None:
+    worker = uuid.uuid4()
+    db.execute(
+        "INSERT INTO background_workers (id, host, pid, version, pools, kinds, lease_until)"
+        " VALUES (%s, 'web-1', 4711, '1', '{ingest}', '{greet}', now() + interval '1 minute')",
+        [worker],
+    )
+    child = insert(status="running", pool="ingest", attempt=2, worker_id=worker)
+    title = f"oomph: greet job {child} attempt 2"
+    assert f'on web-1, its process is called "{title}"' in oomph("jobs", "show", str(child)).out
+    shown = oomph("jobs", "show", str(child), "--json").json
+    assert (shown["host"], shown["worker_pid"], shown["process_title"]) == ("web-1", 4711, title)
+
+    coroutine = insert(status="running", pool="agent", attempt=1, worker_id=worker)
+    assert "on web-1, in its worker's own process, pid 4711" in oomph("jobs", "show", str(coroutine)).out
+    assert oomph("jobs", "show", str(coroutine), "--json").json["process_title"] is None
+
+    for over in (insert(status="succeeded", pool="ingest", worker_id=worker), insert(status="running", pool="ingest")):
+        shown = oomph("jobs", "show", str(over), "--json").json
+        assert (shown["host"], shown["worker_pid"], shown["process_title"]) == (None, None, None)
+
+
 def test_show_refuses_an_unknown_job(oomph: Oomph) -> None:
     assert "job 77 does not exist" in oomph("jobs", "show", "77").refused()
 

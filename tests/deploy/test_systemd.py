@@ -17,7 +17,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from jobs.control import cancel
+from pools import cgroups
 from pools.procfs import cgroup2_folder, slurp
+from supervisor.doctor import cgroup
+from supervisor.doctor.cgroup import CgroupReading
 from supervisor.testing import wait_for
 from supervisor.testing.processes import FAST
 from tests.deploy import host_copy
@@ -103,6 +106,16 @@ def test_the_doctor_is_run_with_the_settings_of_the_unit() -> None:
     looked_at = r"(User|Group|StateDirectory|WorkingDirectory|EnvironmentFile|Delegate|TasksMax|Limit\w+)="
     assert [line for line in unit if re.match(looked_at, line) and line not in given] == []
     assert words[-2:] == [re.findall(r"^ExecStart=(\S+)", UNIT.read_text(), re.MULTILINE)[0], "doctor"]
+
+
+def test_what_is_advised_for_a_unit_without_delegation_is_what_the_unit_has() -> None:
+    (delegate,) = re.findall(r"^Delegate=.*$", UNIT.read_text(), re.MULTILINE)
+    assert delegate == cgroups.DELEGATE
+    refused = CgroupReading(
+        wanted="auto", memory_version=2, folder="/a", refusal="not delegated", controllers=(), group_kill=None
+    )
+    for check in (cgroup.delegation, cgroup.controllers):
+        assert delegate in str(check(refused).advice)
 
 
 @dataclass

@@ -196,6 +196,23 @@ async def test_a_backlog_of_a_key_is_found_by_its_indexes(
     assert all("Index Cond" in node for node in ours if "Index Name" in node)
 
 
+async def test_jobs_that_wait_for_a_missed_kind_cost_a_few_pages_a_second(db: Connection, store: JobStore) -> None:
+    """For minutes, each worker asks every second whether they have waited for long enough."""
+    worker = await hire(store)
+    await store.deregister(worker.id)
+    await hire(store, tasks=TASKS[2:])
+    others = [f"kind {n}" for n in range(20)]
+    db.execute("UPDATE background_workers SET started_at = now() - interval '1 day', kinds = kinds || %s", [others])
+    fill(db)
+    with plans_inside(db) as plans:
+        asked = {"grace": timedelta(0), "missed": timedelta(minutes=5), "limit": 500}
+        assert db.execute(statement("bury_unknown"), asked).fetchall() == []
+    (shown,) = plans
+    nodes = [node for node in walk(shown["Plan"]) if node.get("Relation Name") == "background_jobs"]
+    assert {node["Node Type"] for node in nodes} <= {"Index Scan", "Index Only Scan", "ModifyTable", "Tid Scan"}
+    assert shown["Plan"]["Shared Hit Blocks"] + shown["Plan"]["Shared Read Blocks"] < 1_000
+
+
 async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore) -> None:
     worker = await hire(store)
     fill(db)
@@ -239,7 +256,7 @@ async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore)
         "mark_lost": {},
         "lost_jobs": {"limit": 100, "passed_over": []},
         "sweep_blocked": {"after": "", "limit": 1000},
-        "bury_unknown": {"grace": timedelta(0), "limit": 500},
+        "bury_unknown": {"grace": timedelta(0), "missed": timedelta(minutes=5), "limit": 500},
         "take_schedule": {"name": "a"},
         "enqueue": {name: [value] for name, value in one.items()} | of_task | {"payload": "[{}]"},
         "enqueue_one": one | of_task,

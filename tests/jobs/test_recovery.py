@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from jobs.control import cancel
+from jobs.control import cancel, pause
 from jobs.database import Database
 from jobs.outcome import Verdict
 from jobs.recovery import RESCUE_BATCH, Recovery
@@ -326,7 +326,9 @@ async def test_a_due_job_of_an_unknown_kind_is_dead(db: Connection, worker: Work
         db, unknown, "status, error ->> 'type', error ->> 'message', finished_at IS NOT NULL"
     )
     assert (status, error, is_finished) == ("dead", "UnknownKind", True)
-    assert message.startswith("no live worker knows the kind unknown: start one whose app has a handler for it")
+    assert message.startswith(
+        "no live worker knows the kind unknown, and none ever did: start one whose app has a handler"
+    )
     assert "WORKER_UNKNOWN_KIND_GRACE_SECONDS" in message
     assert job(db, another) == "dead"
     assert job(db, known) == "queued"
@@ -340,8 +342,8 @@ async def test_the_log_of_a_burial_says_what_to_set_and_how_to_mend_it(
     await recovery.bury_unknown()
     (told,) = [record.getMessage() for record in caplog.records if record.name == "oomph.rescue"]
     for part in (
-        f"job {unknown} ",
-        "kind unknown",
+        f"job {unknown} is dead",
+        "no live worker knows the kind unknown, and none ever did",
         "Start one whose app has a handler for it",
         "WORKER_UNKNOWN_KIND_GRACE_SECONDS",
         f"`oomph jobs retry {unknown} --actor NAME`",
@@ -382,6 +384,149 @@ async def test_a_burial_skips_what_somebody_else_holds(db: Connection, url: str,
         holder.execute("SELECT FROM background_jobs WHERE id = %s FOR UPDATE", [held])
         assert await recovery.bury_unknown() == 1
     assert (job(db, held), job(db, free)) == ("queued", "dead")
+
+
+# Kinds whose last worker has gone.
+
+
+def pass_time(db: Connection, minutes: float) -> None:
+    """All that workers left behind lies that much further back."""
+    db.execute("UPDATE background_departures SET at = at - %s * interval '1 minute'", [minutes])
+    db.execute(
+        "UPDATE background_workers SET started_at = started_at - %(minutes)s * interval '1 minute',"
+        " lost_at = lost_at - %(minutes)s * interval '1 minute', lease_until = CASE WHEN lease_until > now() THEN"
+        " lease_until ELSE lease_until - %(minutes)s * interval '1 minute' END",
+        {"minutes": minutes},
+    )
+
+
+async def neighbour(db: Connection, store: JobStore) -> Worker:
+    """A worker of another app, which has worked here since yesterday."""
+    worker = await hire(store, tasks=[LETTER])
+    db.execute("UPDATE background_workers SET started_at = now() - interval '1 day' WHERE id = %s", [worker.id])
+    return worker
+
+
+async def test_a_restart_beside_another_apps_worker_does_not_kill_an_old_backlog(
+    db: Connection, store: JobStore, recovery: Recovery
+) -> None:
+    await neighbour(db, store)
+    only = await hire(store, tasks=[NOTE])
+    (backlog,) = add(db, run_after="2020-01-01")
+    await store.deregister(only.id)
+    assert await recovery.bury_unknown() == 0
+    pass_time(db, 4.9)
+    assert await recovery.bury_unknown() == 0
+    await hire(store, tasks=[NOTE])
+    pass_time(db, 600)
+    assert await recovery.bury_unknown() == 0
+    assert job(db, backlog) == "queued"
+
+
+async def test_a_missed_kind_is_dead_once_its_last_worker_has_been_gone_for_long(
+    db: Connection, store: JobStore, recovery: Recovery, caplog: pytest.LogCaptureFixture
+) -> None:
+    await neighbour(db, store)
+    for _ in range(2):  # the later one counts
+        await store.deregister((await hire(store, tasks=[NOTE])).id)
+        pass_time(db, 4)
+    jobs = add(db, 7)
+    assert await recovery.bury_unknown() == 0
+    pass_time(db, 2.1)
+    assert await recovery.bury_unknown() == 7
+    message = job(db, jobs[0], "error ->> 'message'")
+    assert message.startswith("no live worker knows the kind note; the last one that did has been gone for 6 minutes:")
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "oomph.rescue"]
+    for part in (
+        "7 jobs are dead: no live worker knows the kind note, and the last one that did has been gone for 6 minutes.",
+        f"`oomph jobs retry {' '.join(map(str, jobs[:5]))} --actor NAME`",
+        "`oomph jobs list --status dead --kind note` lists them all",
+    ):
+        assert part in told
+    assert await recovery.bury_unknown() == 0
+
+
+async def test_a_crash_beside_another_apps_worker_does_not_kill_a_backlog(
+    db: Connection, store: JobStore, recovery: Recovery
+) -> None:
+    """Neither while nobody has found the lease expired, nor once somebody has, nor when the row is forgotten."""
+    await neighbour(db, store)
+    (backlog,) = add(db, run_after="2020-01-01")
+    expire(db, await hire(store, tasks=[NOTE]))
+    assert await recovery.bury_unknown() == 0
+    pass_time(db, 2)
+    await recovery.rescue()
+    pass_time(db, 4)
+    assert await recovery.bury_unknown() == 0
+    db.execute("UPDATE background_workers SET lost_at = now() - interval '25 hours' WHERE lost_at IS NOT NULL")
+    await recovery.forget_workers()
+    assert job(db, backlog) == "queued"
+    assert await recovery.bury_unknown() == 1
+    assert "gone for 1500 minutes" in job(db, backlog, "error ->> 'message'")
+
+
+async def test_the_first_worker_after_a_night_without_any_does_not_kill_anothers_backlog(
+    db: Connection, store: JobStore, recovery: Recovery
+) -> None:
+    (backlog,) = add(db, run_after="2020-01-01")
+    await store.deregister((await hire(store, tasks=[NOTE])).id)
+    pass_time(db, 600)
+    await hire(store, tasks=[LETTER])
+    assert await recovery.bury_unknown() == 0
+    pass_time(db, 4.9)
+    assert await recovery.bury_unknown() == 0
+    pass_time(db, 0.2)
+    assert await recovery.bury_unknown() == 1
+    assert job(db, backlog) == "dead"
+
+
+async def test_a_kind_that_workers_of_an_older_release_knew_is_missed_from_the_first_look_on(
+    db: Connection, store: JobStore, recovery: Recovery
+) -> None:
+    """They leave without a word of when."""
+    await neighbour(db, store)
+    db.execute("INSERT INTO background_kinds (kind, pool) VALUES ('note', 'system')")
+    (backlog,) = add(db, run_after="2020-01-01")
+    assert await recovery.bury_unknown() == 0
+    pass_time(db, 4)
+    assert await recovery.bury_unknown() == 0
+    pass_time(db, 1.1)
+    assert await recovery.bury_unknown() == 1
+    assert job(db, backlog) == "dead"
+
+
+async def test_a_kind_that_was_only_paused_was_never_known(db: Connection, store: JobStore, recovery: Recovery) -> None:
+    await neighbour(db, store)
+    pause(db, "nite", actor="ana", reason="misspelt")
+    (job_id,) = add(db, kind="nite")
+    assert await recovery.bury_unknown() == 1
+    assert job(db, job_id) == "dead"
+
+
+async def test_a_longer_grace_holds_for_missed_kinds_too(db: Connection, database: Database, store: JobStore) -> None:
+    patient = Recovery(database, store, unknown_kind_grace=timedelta(minutes=10))
+    await neighbour(db, store)
+    await store.deregister((await hire(store, tasks=[NOTE])).id)
+    add(db, run_after="2020-01-01")
+    pass_time(db, 9)
+    assert await patient.bury_unknown() == 0
+    pass_time(db, 1.1)
+    assert await patient.bury_unknown() == 1
+
+
+async def test_a_worker_leaves_at_once_while_a_service_holds_the_rows_of_its_kinds(
+    db: Connection, url: str, store: JobStore, recovery: Recovery
+) -> None:
+    await neighbour(db, store)
+    worker = await hire(store, tasks=[NOTE])
+    (backlog,) = add(db, run_after="2020-01-01")
+    db.execute("INSERT INTO background_departures VALUES ('note', now() - interval '1 year')")
+    with psycopg.connect(url) as service:
+        service.execute("SELECT FROM background_kinds FOR UPDATE")
+        async with asyncio.timeout(5):
+            await store.deregister(worker.id)
+            assert await recovery.bury_unknown() == 0
+    assert job(db, backlog) == "queued"
 
 
 async def test_five_lost_workers_in_a_row_pause_the_kind(db: Connection, store: JobStore, recovery: Recovery) -> None:

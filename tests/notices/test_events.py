@@ -83,6 +83,8 @@ async def test_an_important_job_that_no_worker_knows_is_told(
     gone = await hire(store, tasks=[GRAVE])
     await store.deregister(gone.id)
     await hire(store, tasks=[LIGHT])
+    db.execute("UPDATE background_departures SET at = at - interval '1 hour'")
+    db.execute("UPDATE background_workers SET started_at = started_at - interval '1 hour'")
     (job_id,) = add(db, kind="grave")
     await Recovery(database, store, unknown_kind_grace=timedelta(0)).bury_unknown()
     assert told(db) == [("critical", f"job {job_id} of the important kind grave is dead")]

@@ -152,7 +152,7 @@ def test_what_was_not_delegated_is_left_alone(tmp_path: Path, monkeypatch: pytes
         (tmp_path / name).touch()
     monkeypatch.setattr(cgroups, "slurp", lambda _: "0::/system.slice/oomph.service\n")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert "Delegate=yes" in (why_not_ours(tmp_path) or "")
+    assert "with systemd, set Delegate=memory pids" in (why_not_ours(tmp_path) or "")
     monkeypatch.setattr(cgroups, "_xattr", lambda _, name: b"1" if name == "user.delegate" else None)
     assert why_not_ours(tmp_path) is None
     monkeypatch.setattr(cgroups, "_xattr", lambda *_: None)

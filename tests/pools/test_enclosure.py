@@ -245,14 +245,35 @@ async def test_more_threads_than_allowed_are_a_kill() -> None:
         assert f"more than {kitchen.pool._options.threads} threads" in report.evidence["why"]
 
 
-async def test_what_is_off_is_said_once_at_the_start_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
+async def test_what_is_off_is_said_once_at_the_start_with_what_turns_it_on(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "oomph.ingest")
     async with open_kitchen(cgroup="off"):
         pass
-    said = [record.getMessage() for record in caplog.records if "children are enclosed" in record.getMessage()]
-    assert len(said) == 1
-    for words in ("start: fork", "cgroup leaf per child: off (switched off)", "user: the worker's own", "paths: not"):
-        assert words in said[0]
-    own_limits, own_shm = "limits, scheduling, marks and mounts: its own only", "/dev/shm: its own"
-    assert (own_limits in said[0]) is seccomp.is_available()
-    assert (own_shm in said[0]) is shm.is_available()
+    (told,) = [record for record in caplog.records if "children are enclosed" in record.getMessage()]
+    said = told.getMessage()
+    assert told.levelname == "INFO"
+    for words in (
+        "children are enclosed without a cgroup for each (WORKER_INGEST_CGROUP=off); ",
+        "(WORKER_INGEST_USER",
+        "a list of the paths that they may read (WORKER_INGEST_READ_PATHS)",
+        "docs/explanation/enclosure.md",
+    ):
+        assert words in said
+    assert ("limits of other processes" in said) is not seccomp.is_available()
+    assert ("/dev/shm" in said) is not shm.is_available()
+    assert ("signals" in said) is not landlock.scopes_signals()
+    (detail,) = [record.getMessage() for record in caplog.records if record.levelname == "DEBUG"]
+    assert ("/dev/shm: its own" in detail) is shm.is_available()
+    assert "start: fork" in detail
+
+
+@with_landlock
+@as_root
+async def test_what_is_on_is_not_listed(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    caplog.set_level("INFO")
+    async with open_kitchen(cgroup="off", user="nobody", read_paths=(str(tmp_path),)):
+        pass
+    (said,) = [record.getMessage() for record in caplog.records if "children are enclosed" in record.getMessage()]
+    assert "enclosed without a cgroup for each (" in said
+    assert "WORKER_INGEST_USER" not in said
+    assert "WORKER_INGEST_READ_PATHS" not in said

@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.outcome import Died
 from jobs.task import PermanentError
-from pools.frames import MAX_FRAME_BYTES, FrameReader, Progress, Starting, Success, Unborn, pack
+from pools.evidence import ChildEvidence
+from pools.frames import MAX_FRAME_BYTES, Failure, FrameReader, Progress, Starting, Success, Unborn, pack
 from pools.output import Output
 from pools.procfs import memory_cgroup_folder, parse_counter, parse_hard_limit, parse_sizes, parse_stat
 from pools.symptoms import memory_sign
 from pools.threads import Threads
+from pools.verdict import classify
 
 
 def test_a_process_name_may_hold_anything() -> None:
@@ -166,6 +169,42 @@ def _caused(error: BaseException, cause: BaseException) -> BaseException:
 )
 def test_signs_of_exhausted_memory(error: BaseException, found: bool) -> None:
     assert (memory_sign(error, is_near_limit=True) is not None) is found
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (MemoryError(), "MemoryError: out of memory; peak 212 MB of 512 MB"),
+        (MemoryError("Out of memory."), "MemoryError: Out of memory. (peak 212 MB of 512 MB)"),
+        (RuntimeError("std::bad_alloc"), "RuntimeError: std::bad_alloc (out of memory; peak 212 MB of 512 MB)"),
+        (
+            RuntimeError("can't start new thread"),
+            "RuntimeError: can't start new thread (out of memory; peak 212 MB of 512 MB)",
+        ),
+        (
+            _caused(ValueError("page 3"), MemoryError()),
+            "ValueError: page 3 (out of memory: MemoryError; peak 212 MB of 512 MB)",
+        ),
+        (
+            _caused(ValueError("page 3"), RuntimeError("std::bad_alloc")),
+            "ValueError: page 3 (out of memory: RuntimeError: std::bad_alloc; peak 212 MB of 512 MB)",
+        ),
+        (
+            subprocess.CalledProcessError(134, "ocr"),
+            (
+                "CalledProcessError: Command 'ocr' returned non-zero exit status 134. "
+                "(a helper process aborted (134); peak 212 MB of 512 MB)"
+            ),
+        ),
+    ],
+)
+def test_exhausted_memory_is_told_once(error: BaseException, told: str) -> None:
+    sign = memory_sign(error, is_near_limit=True)
+    assert sign is not None
+    frame = Failure(type=type(error).__name__, message=str(error), memory=sign.text, lost_helper=sign.lost_helper)
+    outcome = classify(ChildEvidence(frame=frame, status=0, peak_mb=212, limit_mb=512)).outcome
+    assert isinstance(outcome, Died)
+    assert f"{outcome.error.type}: {outcome.error.message}" == told
 
 
 def test_a_cycle_of_exceptions_has_an_end() -> None:

@@ -19,7 +19,7 @@ KILL, TERM, ABRT, SEGV = signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.
 EXIT_3 = 3 << 8
 STILL = OomCounters(own=3, host=3)
 ERROR = Failure(type="ValueError", message="no")
-MEMORY = Failure(type="MemoryError", message="", memory="MemoryError")
+MEMORY = Failure(type="MemoryError", message="", memory="out of memory")
 LOST_HELPER = Failure(type="CalledProcessError", message="died", memory="a helper was killed", lost_helper=True)
 
 

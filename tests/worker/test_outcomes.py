@@ -1,13 +1,16 @@
 """What a handler can say, and what becomes of its job."""
 
 import signal
+import socket
 from datetime import timedelta
 
+import psutil
 import psycopg
 import pytest
 from psycopg import sql
 
 from jobs import pause
+from jobs.reports import JobReport, show_job
 from supervisor.attempts import PROGRESS_SECONDS
 from supervisor.testing.waiting import wait_for
 from tests.worker.app import AGENT, INGEST, ONCE, SYSTEM
@@ -19,6 +22,17 @@ def test_a_result_is_stored(bench: Bench) -> None:
     job_id = bench.put(SYSTEM, text="an answer")
     bench.wait(job_id, "succeeded")
     assert bench.job(job_id, "result ->> 'text'") == ("an answer",)
+
+
+def test_a_running_child_has_the_name_that_its_job_is_shown_with(bench: Bench) -> None:
+    worker = bench.start()
+    job_id = bench.put(INGEST, "wait", 60)
+    bench.wait(job_id, "running")
+    child = psutil.Process(worker.wait_child(job_id))
+    shown: JobReport = show_job(bench.db, job_id)
+    assert shown.process_title == " ".join(child.cmdline()).strip()
+    assert shown.worker is not None
+    assert (shown.worker.host, shown.worker.pid) == (socket.gethostname(), worker.pid)
 
 
 def test_a_failed_attempt_is_tried_again_after_a_delay(bench: Bench) -> None:
@@ -71,6 +85,23 @@ def test_a_kind_that_no_live_worker_knows_is_dead_at_once(bench: Bench) -> None:
     assert row is not None
     bench.wait(row[0], "dead", seconds=5)
     assert bench.job(row[0], "error ->> 'type'") == ("UnknownKind",)
+
+
+def test_an_old_backlog_outlives_the_restart_of_its_only_worker_beside_another_apps(bench: Bench) -> None:
+    bench.kit.start("tests.notices.app:app", WORKER_POOLS="system")
+    bench.db.execute("UPDATE background_workers SET started_at = now() - interval '1 day'")
+    only = bench.start()
+    assert only.stop() == 0
+    backlog = bench.put(AGENT)
+    bench.db.execute("UPDATE background_jobs SET run_after = now() - interval '1 hour'")
+    row = bench.db.execute(
+        "INSERT INTO background_jobs (kind, pool) VALUES ('nobody-knows', 'system') RETURNING id"
+    ).fetchone()
+    assert row is not None
+    bench.wait(row[0], "dead", seconds=5)  # then whatever is to be buried was
+    assert bench.job(backlog, "status") == ("queued",)
+    bench.start()
+    bench.wait(backlog, "succeeded")
 
 
 def test_a_snooze_spends_no_attempt(bench: Bench) -> None:
