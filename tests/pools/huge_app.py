@@ -1,4 +1,4 @@
-"""An app beside memory that it has filled, and memory that it has hardly begun to use."""
+"""An app beside memory that it has filled, memory that it has hardly begun to use, and memory that it has only read."""
 
 import json
 import mmap
@@ -8,13 +8,16 @@ from jobs import App, Handler
 from pools.procfs import parse_sizes
 from tests.pools.handlers_app import MIB, SYNC, Recipe, Report
 
-FULL_MB, HOLLOW_MB = 64, 64
+FULL_MB, HOLLOW_MB, READ_MB = 64, 64, 64
 full = mmap.mmap(-1, FULL_MB * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 for _ in range(FULL_MB):
     full.write(b"x" * MIB)
 hollow = mmap.mmap(-1, HOLLOW_MB * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 for place in range(0, HOLLOW_MB * MIB, MIB):
     hollow[place] = 1
+read = mmap.mmap(-1, READ_MB * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+read.write(b"x" * 4 * MIB)
+assert not any(read[4 * MIB :: mmap.PAGESIZE])
 
 
 def _private_kb() -> int:
