@@ -2,8 +2,11 @@
 
 import asyncio
 import math
+import os
+import resource
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 
 import psycopg
 import pytest
@@ -24,6 +27,22 @@ async def lane(url: str) -> AsyncIterator[Lane]:
     opened = Lane(url, call_timeout=5, parameters={"application_name": "lane"})
     yield opened
     await opened.close()
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """This process cannot open anything."""
+    limits, taken = resource.getrlimit(resource.RLIMIT_NOFILE), list[int]()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def completion(*fences: Fence, result: str | None = None) -> Call:
@@ -157,6 +176,19 @@ async def test_a_network_that_falls_silent_costs_no_more_than_the_bound(url: str
         with pytest.raises(DatabaseUnavailable):
             await silent.fetch("backend_pid")
         assert asyncio.get_running_loop().time() - began < 4
+        await silent.close()
+
+
+async def test_without_a_free_descriptor_a_silent_network_costs_no_more_than_the_bound(url: str) -> None:
+    """The line is cut with what is open already."""
+    with Proxy(url) as proxy:
+        silent = Lane(make_conninfo(proxy.url), call_timeout=0.5, parameters={})
+        await silent.fetch("backend_pid")
+        proxy.freeze()
+        with no_descriptors():
+            async with asyncio.timeout(5):
+                with pytest.raises(DatabaseUnavailable, match="no answer in"):
+                    await silent.fetch("backend_pid")
         await silent.close()
 
 
