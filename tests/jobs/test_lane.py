@@ -222,6 +222,24 @@ async def test_whatever_a_kind_is_called_it_is_sent_as_it_is(
     assert row[3] == kind
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_client_encoding_that_others_ask_for_is_not_the_workers(
+    db: Connection, url: str, encoding: str
+) -> None:
+    """It may come from the URL, from PGCLIENTENCODING, or from a setting of the role or the database."""
+    (job_id,) = add(db, payload='{"text": "10 €"}')
+    other = Database(make_conninfo(url, client_encoding=encoding), call_timeout=5, application_name="test")
+    await other.open()
+    try:
+        store = JobStore(other, retry_delay=0.01, pause_after=5)
+        claimed = await (await hire(store)).claim_one()
+        assert (claimed.kind, claimed.payload) == ("note", '{"text": "10 €"}')
+        assert await store.complete({claimed.fence: '"20 €"'}) == set()
+    finally:
+        await other.close()
+    assert job(db, job_id, "result") == "20 €"
+
+
 async def test_infinity_and_nothing_are_sent_as_they_are(db: Connection, worker: Worker, lane: Lane) -> None:
     add(db, 1)
     wanted = Wanted(worker.id, "system", worker.kinds, 10, math.inf, [Mark("note", 1, -math.inf, -1)])
