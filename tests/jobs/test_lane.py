@@ -140,6 +140,22 @@ async def test_each_new_connection_makes_its_first_calls_once(db: Connection, ur
     await lane.close()
 
 
+async def test_first_calls_that_wait_for_a_lock_leave_nobody_waiting_for_it(db: Connection, url: str) -> None:
+    """A server does not see that its client has gone while it waits: each try would take a connection more."""
+    first = [Wanted(uuid.UUID(int=0), "system", [], 1, ids=[0]).call]
+    lane = Lane(url, call_timeout=0.3, parameters={"application_name": "first"}, first=first)
+    with psycopg.connect(url) as holder:
+        holder.execute("LOCK TABLE background_jobs")
+        for _ in range(3):
+            with pytest.raises(DatabaseUnavailable):
+                await lane.fetch("backend_pid")
+        await until(
+            lambda: scalar(db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'first'") == 0, 3
+        )
+    assert len(await lane.fetch("backend_pid")) == 1
+    await lane.close()
+
+
 async def test_a_server_that_ended_the_connection_meanwhile_costs_no_call(db: Connection, lane: Lane) -> None:
     ((pid,),) = await lane.fetch("backend_pid")
     db.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
