@@ -5,7 +5,6 @@ a worker would come back that much later, and a short lease would be lost meanwh
 """
 
 import asyncio
-import os
 import socket
 from contextlib import suppress
 from types import TracebackType
@@ -50,5 +49,9 @@ async def _end(connection: psycopg.AsyncConnection[Any], ask: float) -> None:
         await connection.cancel_safe(timeout=ask)
         await asyncio.sleep(ask)
     # Whoever waits for an answer there sees the end of the connection.
-    with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as line:
-        line.shutdown(socket.SHUT_RDWR)
+    with suppress(psycopg.Error, OSError):
+        line = socket.socket(fileno=connection.fileno())  # not a copy: there may be no descriptor left for one
+        try:
+            line.shutdown(socket.SHUT_RDWR)
+        finally:
+            line.detach()

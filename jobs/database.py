@@ -50,6 +50,7 @@ def connection_parameters(application_name: str, connect_timeout: float, url: st
     return {
         **({} if number == 1 or "target_session_attrs" in named else {"target_session_attrs": "read-write"}),
         "application_name": application_name,
+        "client_encoding": "UTF8",  # the database's own: a claim that came upon a character of no other would fail
         "connect_timeout": max(LEAST_CONNECT_SECONDS, round(connect_timeout / number)),
         "keepalives_idle": 10,  # a peer that vanished is noticed in about 10 + 3 x 5 s even while nothing is sent
         "keepalives_interval": 5,

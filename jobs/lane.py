@@ -98,8 +98,7 @@ class Lane:
         try:
             if self._line is None or self._line.is_broken:
                 await self.close()
-                async with asyncio.timeout(self._call_timeout):
-                    self._line = await self._connect()
+                self._line = await self._connect()
             with Bounded(self._line.connection, self._call_timeout):
                 return await self._line.run(calls, prepared=self._preparing.is_of_use)
         except _REFUSED:
@@ -109,20 +108,28 @@ class Lane:
             raise
 
     async def _connect(self) -> "_Line":
-        connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, **self._parameters)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._call_timeout
+        async with asyncio.timeout_at(until):
+            connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True, **self._parameters)
         line = _Line(connection)
         try:
-            if self._preparing.is_of_use:
-                ((rows,),) = await line.run([("backend_pid", {})], prepared=False)
-                if rows[0] == connection.info.backend_pid:
-                    await line.run([("lane_settings", {})], prepared=False)
-                    await line.run(self._first, prepared=True)
-                else:
-                    self._preparing.do_without()
+            # Not just left alone: a server that waits for a lock does not see that its client has gone.
+            with Bounded(connection, until - loop.time()):
+                await self._prepare(line)
         except BaseException:
             await line.close()
             raise
         return line
+
+    async def _prepare(self, line: "_Line") -> None:
+        if self._preparing.is_of_use:
+            ((rows,),) = await line.run([("backend_pid", {})], prepared=False)
+            if rows[0] == line.connection.info.backend_pid:
+                await line.run([("lane_settings", {})], prepared=False)
+                await line.run(self._first, prepared=True)
+            else:
+                self._preparing.do_without()
 
     async def close(self) -> None:
         line, self._line = self._line, None

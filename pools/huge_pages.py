@@ -21,10 +21,14 @@ FULL = 0.9  # of the small pages of one huge page: it takes the memory of all
 
 _MADV_COLLAPSE = 25  # <asm-generic/mman-common.h>, Linux 6.1; where it is not known, nothing happens
 _PAGE_BYTES = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
-_MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 [\s\S]*?^Anonymous: +(\d+) kB$", re.MULTILINE)
-# Of each page a word of 64 bits, whose highest one says that it is there: <Documentation/admin-guide/mm/pagemap.rst>.
+_MAPPING = re.compile(
+    r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 [\s\S]*?^Anonymous: +(\d+) kB$[\s\S]*?^LazyFree: +(\d+) kB$", re.MULTILINE
+)
+# Of each page a word of 64 bits: <Documentation/admin-guide/mm/pagemap.rst>. Bit 63 says that it is there, bit 56 that
+# it is this process's alone: what was only ever read is the kernel's one page of zeros, and takes no memory yet.
 _WORD_BYTES = 8
-_NOT_THERE = bytes(range(0x80))
+_OWN = 0x81
+_NOT_OWN = bytes(byte for byte in range(256) if byte & _OWN != _OWN)
 
 _libc = ctypes.CDLL(None)
 _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -38,18 +42,19 @@ def collapse() -> None:
         for start in _pieces(slurp("/proc/self/smaps"), size):
             if time.monotonic() > ends:
                 break
-            if _pages_there(pagemap.fileno(), start, size) * mmap.PAGESIZE >= FULL * size:
+            if _own_pages(pagemap.fileno(), start, size) * mmap.PAGESIZE >= FULL * size:
                 _libc.madvise(start, size, _MADV_COLLAPSE)  # one that it refuses stays in small pages
 
 
 def _pieces(smaps_text: str, size: int) -> Iterator[int]:
-    """Where huge pages could lie: whole ones, in private mappings of no file that hold as much at all."""
-    for first, last, anonymous_kb in _MAPPING.findall(smaps_text):
-        if int(anonymous_kb) << 10 >= FULL * size:
+    """Where huge pages could lie: whole ones, in private mappings of no file that hold as much and free none of it."""
+    for first, last, anonymous_kb, freed_kb in _MAPPING.findall(smaps_text):
+        # What an allocator has freed with MADV_FREE is still there, and the kernel could not take it back any more.
+        if int(freed_kb) == 0 and int(anonymous_kb) << 10 >= FULL * size:
             yield from range(-(-int(first, 16) // size) * size, int(last, 16) - size + 1, size)
 
 
-def _pages_there(pagemap: int, start: int, size: int) -> int:
+def _own_pages(pagemap: int, start: int, size: int) -> int:
     words = os.pread(pagemap, size // mmap.PAGESIZE * _WORD_BYTES, start // mmap.PAGESIZE * _WORD_BYTES)
     highest = slice(7, None, _WORD_BYTES) if sys.byteorder == "little" else slice(0, None, _WORD_BYTES)
-    return len(words[highest].translate(None, _NOT_THERE))
+    return len(words[highest].translate(None, _NOT_OWN))

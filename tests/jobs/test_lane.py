@@ -2,8 +2,11 @@
 
 import asyncio
 import math
+import os
+import resource
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 
 import psycopg
 import pytest
@@ -24,6 +27,22 @@ async def lane(url: str) -> AsyncIterator[Lane]:
     opened = Lane(url, call_timeout=5, parameters={"application_name": "lane"})
     yield opened
     await opened.close()
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """This process cannot open anything."""
+    limits, taken = resource.getrlimit(resource.RLIMIT_NOFILE), list[int]()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def completion(*fences: Fence, result: str | None = None) -> Call:
@@ -121,6 +140,22 @@ async def test_each_new_connection_makes_its_first_calls_once(db: Connection, ur
     await lane.close()
 
 
+async def test_first_calls_that_wait_for_a_lock_leave_nobody_waiting_for_it(db: Connection, url: str) -> None:
+    """A server does not see that its client has gone while it waits: each try would take a connection more."""
+    first = [Wanted(uuid.UUID(int=0), "system", [], 1, ids=[0]).call]
+    lane = Lane(url, call_timeout=0.3, parameters={"application_name": "first"}, first=first)
+    with psycopg.connect(url) as holder:
+        holder.execute("LOCK TABLE background_jobs")
+        for _ in range(3):
+            with pytest.raises(DatabaseUnavailable):
+                await lane.fetch("backend_pid")
+        await until(
+            lambda: scalar(db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'first'") == 0, 3
+        )
+    assert len(await lane.fetch("backend_pid")) == 1
+    await lane.close()
+
+
 async def test_a_server_that_ended_the_connection_meanwhile_costs_no_call(db: Connection, lane: Lane) -> None:
     ((pid,),) = await lane.fetch("backend_pid")
     db.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
@@ -160,6 +195,19 @@ async def test_a_network_that_falls_silent_costs_no_more_than_the_bound(url: str
         await silent.close()
 
 
+async def test_without_a_free_descriptor_a_silent_network_costs_no_more_than_the_bound(url: str) -> None:
+    """The line is cut with what is open already."""
+    with Proxy(url) as proxy:
+        silent = Lane(make_conninfo(proxy.url), call_timeout=0.5, parameters={})
+        await silent.fetch("backend_pid")
+        proxy.freeze()
+        with no_descriptors():
+            async with asyncio.timeout(5):
+                with pytest.raises(DatabaseUnavailable, match="no answer in"):
+                    await silent.fetch("backend_pid")
+        await silent.close()
+
+
 async def test_a_caller_that_is_cancelled_leaves_no_answer_to_the_next(url: str, worker: Worker, lane: Lane) -> None:
     await lane.fetch("backend_pid")
     with psycopg.connect(url) as holder:
@@ -188,6 +236,24 @@ async def test_whatever_a_kind_is_called_it_is_sent_as_it_is(
     db.execute("INSERT INTO background_jobs (kind, pool, payload) VALUES (%s, 'system', '{}')", [kind])
     ((row,),) = await lane.fetch_together(Wanted(worker.id, "system", ["other", kind], 2).call)
     assert row[3] == kind
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_client_encoding_that_others_ask_for_is_not_the_workers(
+    db: Connection, url: str, encoding: str
+) -> None:
+    """It may come from the URL, from PGCLIENTENCODING, or from a setting of the role or the database."""
+    (job_id,) = add(db, payload='{"text": "10 €"}')
+    other = Database(make_conninfo(url, client_encoding=encoding), call_timeout=5, application_name="test")
+    await other.open()
+    try:
+        store = JobStore(other, retry_delay=0.01, pause_after=5)
+        claimed = await (await hire(store)).claim_one()
+        assert (claimed.kind, claimed.payload) == ("note", '{"text": "10 €"}')
+        assert await store.complete({claimed.fence: '"20 €"'}) == set()
+    finally:
+        await other.close()
+    assert job(db, job_id, "result") == "20 €"
 
 
 async def test_infinity_and_nothing_are_sent_as_they_are(db: Connection, worker: Worker, lane: Lane) -> None:
