@@ -151,7 +151,7 @@ class _Line:
         self._prepared = 0
         self._namespace = f"oomph_{uuid.uuid4().hex}"  # behind a pooler, others have theirs in the same session
         self._results: list[pq.abc.PGresult] = []
-        self._answer: asyncio.Future[list[pq.abc.PGresult]] | None = None
+        self._answer: asyncio.Future[None] | None = None
         self._libpq.enter_pipeline_mode()
         self._loop.add_reader(self._socket, self._read)
 
@@ -165,7 +165,8 @@ class _Line:
                 self._send(query, given, prepared)
             self._libpq.pipeline_sync()
             self._flush()
-            results = await self._answer
+            await self._answer
+            results, self._results = self._results, []
         finally:
             self._answer = None
         if (error := next((result for result in results if _has_failed(result)), None)) is not None:
@@ -208,7 +209,7 @@ class _Line:
                 if (result := self._libpq.get_result()) is None:  # the end of one statement's results
                     continue
                 if result.status == pq.ExecStatus.PIPELINE_SYNC:
-                    self._answer.set_result(self._results)
+                    self._answer.set_result(None)
                 else:
                     self._results.append(result)
         except psycopg.Error as error:

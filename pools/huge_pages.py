@@ -20,7 +20,7 @@ COLLAPSE_SECONDS = 1.0  # for all of it, which is about 1 GB; what is left stays
 FULL = 0.9  # of the small pages of one huge page: it takes the memory of all
 
 _MADV_COLLAPSE = 25  # <asm-generic/mman-common.h>, Linux 6.1; where it is not known, nothing happens
-_PAGE_BYTES = Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+_KERNELS = Path("/sys/kernel/mm/transparent_hugepage")
 _MAPPING = re.compile(
     r"^([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 [\s\S]*?^Anonymous: +(\d+) kB$[\s\S]*?^LazyFree: +(\d+) kB$", re.MULTILINE
 )
@@ -37,7 +37,9 @@ _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 def collapse() -> None:
     """Collapse what this process holds, where the kernel can and memory is at hand."""
     with suppress(OSError, ValueError), Path("/proc/self/pagemap").open("rb", buffering=0) as pagemap:
-        size = int(_PAGE_BYTES.read_text())
+        if "[never]" in (_KERNELS / "enabled").read_text():
+            return  # by an operator, whom this call would not heed
+        size = int((_KERNELS / "hpage_pmd_size").read_text())
         ends = time.monotonic() + COLLAPSE_SECONDS
         for start in _pieces(slurp("/proc/self/smaps"), size):
             if time.monotonic() > ends:

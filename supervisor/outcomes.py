@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("oomph.outcomes")
 
 COMMIT_BATCH = 500  # successes a statement; larger ones only make each of them wait longer
+COMMIT_BYTES = 16 << 20  # of their results: the database takes none of 1 GiB, and a quote counts twice
 CONCURRENT_WRITES = 2  # of single reports; of those that somebody's lock has refused, one
 LOCK_MS = 50  # many times what other workers hold a kind's row for
 LEAST_LOCK_MS = 5
@@ -117,25 +118,30 @@ class OutcomeWriter:
             await self._news.wait()
             self._news.clear()
             while self._waiting:
-                fences = [self._waiting.popleft() for _ in range(min(len(self._waiting), COMMIT_BATCH))]
-                plain = [fence for fence in fences if _is_plain(self._pending[fence])]
-                if len(plain) < len(fences):
-                    for fence in fences:
-                        if not _is_plain(self._pending[fence]):
-                            self._spawn(self._write_single(fence))
-                if plain:
-                    await self._write_successes(plain)
+                if successes := self._next_successes():
+                    await self._write_successes(successes)
+
+    def _next_successes(self) -> dict[Fence, str | None]:
+        """One statement's worth of them, with their results. What comes before and is none is written by itself."""
+        successes: dict[Fence, str | None] = {}
+        size = 0
+        while self._waiting and len(successes) < COMMIT_BATCH and size < COMMIT_BYTES:
+            fence = self._waiting.popleft()
+            pending = self._pending[fence]
+            outcome = pending.report.outcome
+            if isinstance(outcome, Succeeded) and _is_plain(pending):
+                successes[fence] = outcome.result
+                size += len(outcome.result or "")
+            else:
+                self._spawn(self._write_single(fence))
+        return successes
 
     def _put(self, fence: Fence) -> None:
         self._waiting.append(fence)
         self._news.set()
 
-    async def _write_successes(self, fences: list[Fence]) -> None:
-        results = {}
-        for fence in fences:
-            outcome = self._pending[fence].report.outcome
-            assert isinstance(outcome, Succeeded)
-            results[fence] = outcome.result
+    async def _write_successes(self, results: Mapping[Fence, str | None]) -> None:
+        fences = list(results)
         # What could not be written goes alone from then on: the claim may be all that was waited for.
         along = alone if any(self._pending[fence].tries for fence in fences) else self._along
         async with along([self._pending[fence].job for fence in fences]) as claim:
