@@ -116,7 +116,7 @@ def say_what_encloses(
     off = [what for is_off, what in lacking if is_off]
     log.info(
         "children are enclosed%s: see docs/explanation/enclosure.md",
-        f" without {'; '.join(off)}; the rest is on" if off else ", and all of it is on",
+        f" without {'; without '.join(off)}; the rest is on" if off else ", and all of it is on",
     )
     told = {
         "start": options.start_method,
