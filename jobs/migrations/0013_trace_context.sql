@@ -26,7 +26,7 @@ DECLARE
 BEGIN
     SELECT * INTO declared FROM background_kinds AS k WHERE k.kind = background_enqueue.kind;
     IF coalesce(background_enqueue.pool, declared.pool) IS NULL THEN
-        RAISE EXCEPTION 'background_enqueue: no worker has declared kind %, so name its pool (agent, ingest or system)',
+        RAISE EXCEPTION 'background_enqueue: no worker has declared kind %: if it is not misspelt, name its pool (agent, ingest or system)',
             background_enqueue.kind USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF octet_length(background_enqueue.payload::text) > 1048576 THEN

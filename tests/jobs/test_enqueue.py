@@ -568,7 +568,11 @@ def test_sql_answers_null_for_a_taken_key(connection: Connection) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        ("'typo'", errors.InvalidParameterValue, r"no worker has declared kind typo, so name its pool \(agent"),
+        (
+            "'typo'",
+            errors.InvalidParameterValue,
+            r"no worker has declared kind typo: if it is not misspelt, name its pool \(agent",
+        ),
         ("'note', pool => 'gpu'", errors.CheckViolation, "pool"),
         ("'', pool => 'system'", errors.CheckViolation, "kind"),
         ("NULL, pool => 'system'", errors.NotNullViolation, "kind"),
