@@ -230,6 +230,7 @@ def test_a_worker_inside_a_job_uses_marks_below_its_own() -> None:
     assert not any(map(owner_is_gone, [template, *taken]))
 
 
+@pytest.mark.alone  # any worker that starts on this host could sweep it first
 def test_a_process_that_carries_the_mark_of_a_dead_supervisor_is_swept() -> None:
     """Scenario 19, the sweep itself: wherever the process hangs, and whatever else it does."""
     made = "from pools.identity import Marks; print(Marks().take())"
