@@ -1006,8 +1006,8 @@ MUTATIONS = (
     ),
     Mutation(
         "a claim after notifications: of all kinds now and then",
-        "supervisor/claims.py",
-        "bool(heard.kinds) and now - self._seen_all[pool] <= UNSEEN_SECONDS",
+        "supervisor/pool_queue.py",
+        "bool(heard.kinds) and now - self._seen_all <= UNSEEN_SECONDS",
         "bool(heard.kinds)",
         ("tests/worker/test_herd.py::test_a_kind_that_is_always_notified_does_not_keep_others_from_being_seen",),
     ),

@@ -5,7 +5,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import timedelta
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -48,14 +48,14 @@ class Tenure:
         attempts: Attempts,
         *,
         running: Callable[[], bool],
-        ready: Mapping[Pool, Callable[[], bool]],
+        ready: Callable[[Pool], bool],
         on_lost: Callable[[], None],
         last_resort: Callable[[], None],
         meter: "Meter | None" = None,
     ) -> "Tenure":
         """Register under a new id and keep its lease. Raises `DatabaseUnavailable`; nothing is started then.
 
-        `running()` is false once the worker drains; `ready[pool]()` while that pool could not start a job.
+        `running()` is false once the worker drains; `ready(pool)` while that pool could not start a job.
         """
         for _ in range(TRIES):
             worker_id = uuid.uuid4()

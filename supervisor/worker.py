@@ -25,28 +25,26 @@ from jobs.scheduler import Scheduler
 from jobs.store import JobStore
 from jobs.task import Pool
 from jobs.unavailable import DatabaseUnavailable
-from pools.execution import Intent, JobPool
-from pools.loop import LoopPool
+from pools.execution import Intent
 from supervisor.attempts import Attempts
-from supervisor.claims import Asked
 from supervisor.clean_up import CleanUp
-from supervisor.listener import Listener
+from supervisor.hearing import Hearing
 from supervisor.loop import ended_within, keep_what_is_there
 from supervisor.monitor import condition
 from supervisor.monitor.activity import ActivityWriter
 from supervisor.monitor.meter import Meter
 from supervisor.notify_socket import NotifySocket
 from supervisor.outcomes import OutcomeWriter, alone
+from supervisor.pool_queue import Asked
+from supervisor.served_pools import ServedPools
 from supervisor.services import run_forever
 from supervisor.settings import Settings
 from supervisor.shutdown import Event, State, grace_seconds, next_state
 from supervisor.signals import ignore_signals, on_signal
-from supervisor.sizing import check_template, ingest_options
 from supervisor.template_news import TemplateNews
 from supervisor.tenure import Tenure
 
 if TYPE_CHECKING:
-    from pools.ingest import IngestPool
     from supervisor.monitor.observatory import Observatory
     from supervisor.monitor.vitals import Vitals
     from supervisor.notices.sending import Sending
@@ -77,12 +75,10 @@ class Worker:
         self._drain_when_idle = drain
         self._state = State.RUNNING
         self._news = asyncio.Event()  # the state changed, or the lease was lost
-        self._cancel_news = asyncio.Event()
         self._lease_lost = False
         self._failure: str | None = None
         self._services: list[asyncio.Task[None]] = []
         self._tenure: Tenure | None = None
-        self._listener: Listener | None = None
 
         self._database = Database(
             settings.database_url, call_timeout=settings.worker_call_timeout_seconds, application_name="oomph worker"
@@ -110,17 +106,23 @@ class Worker:
         )
         self._scheduler = Scheduler(self._database, app, name=settings.worker_app)
         self._outcomes = OutcomeWriter(self._store, self._meter, self._along)
-        self._ingest: IngestPool | None = None
-        self._pools = {pool: self._make_pool(pool) for pool in settings.worker_pools}
-        slots = {pool: settings.concurrency(pool) for pool in self._pools}
+        self._pools = ServedPools(settings, app, on_template=self._template_news.hear)
         self._attempts = Attempts(
-            app, self._store, self._outcomes, self._pools, slots, self._slot_freed, self._meter, tracing
+            app,
+            self._store,
+            self._outcomes,
+            self._pools.by_name,
+            self._pools.slots,
+            self._slot_freed,
+            self._meter,
+            tracing,
         )
+        self._hearing = Hearing(settings, self._database, self._store, self._attempts, lambda: self._worker)
         self._clean_up = CleanUp(self._recovery, self._attempts, lambda: self._worker)
         self._activity = ActivityWriter(
             self._database,
             self._meter,
-            lambda: condition.look(self._attempts, self._pools, self._ingest),
+            lambda: condition.look(self._attempts, self._pools.by_name, self._pools.ingest),
             lambda: self._worker.worker_id,
         )
         self._observatory = self._make_observatory()
@@ -156,15 +158,12 @@ class Worker:
         if self._service_manager is not None:
             self._serve_forever("service manager", self._service_manager.report_once)
         await self._database.open()
-        for pool in self._pools.values():
-            await pool.start()
-        if self._ingest is not None and self._ingest.template_mb is not None:
-            check_template(self._settings.worker_ingest_memory_mb, self._ingest.template_mb)
+        await self._pools.start()
         await self._scheduler.sync()
         await self._take_tenure()
         self._start_services()
         keep_what_is_there()
-        served = ", ".join(f"{pool} ({self._settings.concurrency(pool)})" for pool in self._pools)
+        served = ", ".join(f"{pool} ({slots})" for pool, slots in self._pools.slots.items())
         log.info("ready: worker %s serves %s", self._worker.worker_id, served)
 
     async def _serve(self) -> None:
@@ -214,8 +213,7 @@ class Worker:
         if self._attempts.running:
             self._attempts.stop_all(Intent.SHUTDOWN)
             await self._attempts.wait_ended(END_SECONDS)
-        for pool in self._pools.values():
-            await pool.stop()
+        await self._pools.stop()
         for service in self._services:
             service.cancel()
         if not await ended_within(LEAVE_SECONDS, self._leave()):
@@ -228,8 +226,7 @@ class Worker:
         await asyncio.gather(*self._services, return_exceptions=True)
         if self._observatory is not None:
             await self._observatory.close()
-        if self._listener is not None:
-            await self._listener.stop()
+        await self._hearing.stop()
         if self._tenure is not None:
             with suppress(DatabaseUnavailable):
                 await self._activity.run_once()  # what was counted since it last wrote
@@ -251,9 +248,9 @@ class Worker:
             self._recovery,
             self._attempts,
             running=lambda: self._state is State.RUNNING,
-            ready={pool: self._is_ready(pool) for pool in self._pools},
+            ready=self._pools.is_ready,
             on_lost=self._on_lease_lost,
-            last_resort=self._kill_children,
+            last_resort=self._pools.kill_children,
             meter=self._meter,
         )
         self._lease_lost = False
@@ -283,7 +280,7 @@ class Worker:
 
     def _start_services(self) -> None:
         self._serve_forever("outcomes", self._outcomes.run)
-        for pool in self._pools:
+        for pool in self._pools.by_name:
             self._serve_forever(f"claims of {pool}", lambda pool=pool: self._worker.claims.claim_once(pool))  # type: ignore[misc]
         self._serve_forever("queue", self._look)
         self._serve_forever("clean-up", self._clean_up.run_once)
@@ -291,22 +288,15 @@ class Worker:
         self._serve_forever("schedules", self._tick)
         self._serve_forever("progress", self._attempts.flush_progress)
         self._serve_forever("activity", self._activity.run_once)
-        self._serve_forever("cancels", self._poll_cancels)
-        if self._ingest is not None:
+        self._serve_forever("cancels", self._hearing.poll_cancels)
+        if self._pools.ingest is not None:
             self._serve_forever("pauses", self._attempts.release_paused)
             self._serve_forever("template news", self._template_news.run_once)
         if self._sending is not None:
             self._serve_forever("notices", self._sending.dispatcher.run_once)
         self._serve_forever("watch", self._watch)
-        if self._settings.worker_listen == "on":
-            self._listener = Listener(
-                self._settings.worker_listen_url or self._settings.database_url,
-                notify=self._notify,
-                on_connect=self._on_connect,
-                on_jobs=self._on_jobs,
-                on_control=self._on_control,
-            )
-            self._serve_forever("listener", self._listener.run_once)
+        if self._hearing.listener is not None:
+            self._serve_forever("listener", self._hearing.listener.run_once)
 
     def _serve_forever(self, name: str, run_once: Callable[[], Awaitable[float | None]]) -> None:
         service = asyncio.create_task(run_forever(name, run_once), name=name)
@@ -332,16 +322,6 @@ class Worker:
             due_in = await self._scheduler.seconds_to_next()
         return TICK_SECONDS if due_in is None else min(max(due_in, 0.0), TICK_SECONDS)
 
-    async def _poll_cancels(self) -> float:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.worker_poll_seconds):
-                await self._cancel_news.wait()
-        self._cancel_news.clear()
-        if self._attempts.running and (fences := await self._store.cancels(self._worker.worker_id)):
-            failpoint(Failpoint.CANCEL_READ)
-            self._attempts.cancel(fences)
-        return 0
-
     async def _watch(self) -> float:
         """Never half alive: nothing goes on without keeper and trust. With `drain` it ends when nothing is left."""
         keeper = self._worker.keeper
@@ -352,21 +332,6 @@ class Worker:
         if self._drain_when_idle and self._worker.claims.idle and not self._attempts.count:
             self._on(Event.SIGNAL)
         return WATCH_SECONDS
-
-    def _make_pool(self, pool: Pool) -> JobPool:
-        if pool is not Pool.INGEST:
-            return LoopPool()
-        from pools.ingest import IngestPool  # most of `pools`, which a worker without children never needs
-
-        self._ingest = IngestPool(
-            self._settings.worker_app,
-            self._app,
-            memory_mb=self._settings.worker_ingest_memory_mb,
-            slots=self._settings.worker_ingest_concurrency,
-            options=ingest_options(self._settings),
-            on_template=self._template_news.hear,
-        )
-        return self._ingest
 
     def _make_observatory(self) -> "Observatory | None":
         if not self._settings.worker_http:
@@ -385,26 +350,16 @@ class Worker:
 
         parts = Parts(
             attempts=self._attempts,
-            pools=list(self._pools),
-            ingest=self._ingest,
+            pools=list(self._pools.by_name),
+            ingest=self._pools.ingest,
             state=lambda: self._state,
             tenure=lambda: self._tenure,
-            listener=lambda: self._listener,
+            listener=self._hearing.listener,
         )
         return Vitals(self._settings, parts)
 
     def _on_rescued(self, kind: str) -> None:
         self._meter.settled(kind, Verdict.WORKER_LOST)
-
-    def _is_ready(self, pool: Pool) -> Callable[[], bool]:
-        if pool is Pool.INGEST and self._ingest is not None:
-            ingest = self._ingest
-            return lambda: ingest.can_start
-        return lambda: True
-
-    def _kill_children(self) -> None:
-        if self._ingest is not None:
-            self._ingest.kill_everything()
 
     def _slot_freed(self, pool: Pool, gone: bool) -> None:
         if self._tenure is not None:
@@ -412,25 +367,6 @@ class Worker:
 
     def _along(self, jobs: Sequence[ClaimedJob]) -> AbstractAsyncContextManager[Asked | None]:
         return alone(jobs) if self._tenure is None else self._tenure.claims.along(jobs)
-
-    async def _notify(self, channel: str) -> None:
-        await self._database.fetch("notify", channel=channel, payload="")
-
-    def _on_connect(self) -> None:
-        self._worker.claims.wake_all()
-
-    def _on_jobs(self, payload: str) -> None:
-        what, _, kind = payload.partition(" ")
-        job_id = None
-        if what == "one":
-            number, _, kind = kind.partition(" ")
-            job_id = int(number) if number.isdecimal() else None
-        self._worker.claims.hear(what, kind, job_id)
-
-    def _on_control(self, what: str) -> None:
-        self._worker.claims.wake_all()
-        if what == "cancel":
-            self._cancel_news.set()
 
     def _on_lease_lost(self) -> None:
         self._lease_lost = True

@@ -61,7 +61,7 @@ class Observatory:
 
     def _tell_worker(self, page: Page) -> None:
         parts, signs = self._vitals.parts, self._vitals.signs()
-        listener = parts.listener()
+        listener = parts.listener
         attempts = parts.attempts
         page.add_one(catalog.NOTIFY, None if listener is None else listener.round_trip_seconds)
         page.add_one(catalog.LEASE, signs.lease_left)

@@ -27,7 +27,7 @@ class Parts:
     ingest: "IngestPool | None"
     state: Callable[[], State]
     tenure: Callable[[], Tenure | None]
-    listener: Callable[[], Listener | None]
+    listener: Listener | None
 
 
 class Vitals:
@@ -54,7 +54,7 @@ class Vitals:
         return probes.why_unready(signs, self._limits)
 
     def signs(self) -> Signs:
-        parts, tenure, listener = self.parts, self.parts.tenure(), self.parts.listener()
+        parts, tenure, listener = self.parts, self.parts.tenure(), self.parts.listener
         now = time.monotonic()
         return Signs(
             state=parts.state(),

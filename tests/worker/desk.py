@@ -38,9 +38,9 @@ class Desk:
         await until(lambda: self.attempts.count == 0)
         return self.ran[before:]
 
-    async def claim(self, *, came_earlier: bool = False) -> list[int]:
+    async def claim(self) -> list[int]:
         """`take` for no other reason than this call."""
-        self.claims.wake(Pool.SYSTEM, came_earlier=came_earlier)
+        self.claims.wake(Pool.SYSTEM)
         return await self.take()
 
 
@@ -78,7 +78,7 @@ async def open_desk(
         attempts,
         trusted=lambda: True,
         may_claim=lambda: True,
-        ready=dict.fromkeys(pools, lambda: True),
+        ready=lambda pool: True,
         poll=1.0,
     )
     found = Desk(claims, attempts, store)
