@@ -71,6 +71,15 @@ class JobReport:
             return None
         return process_title(self.job.kind, self.job.id, self.job.attempt)
 
+    @property
+    def runs(self) -> str | None:
+        """Where a person finds it, in words; None unless it runs."""
+        if self.worker is None:
+            return None
+        if self.process_title is None:
+            return f"on {self.worker.host}, in its worker's own process, pid {self.worker.pid}"
+        return f'on {self.worker.host}, its process is called "{self.process_title}"'
+
 
 @dataclass(frozen=True, slots=True)
 class KindRow:

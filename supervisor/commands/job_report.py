@@ -27,7 +27,7 @@ def print_report(report: "JobReport", *, as_json: bool) -> None:
         print_json({**job, **runs, "attempts": report.attempts})
         return
     typer.echo(f"Job {report.job.id}: {printable(report.job.kind)}, {report.job.status}")
-    print_facts(_about_job(report.job, _runs(report)), indent="  ")
+    print_facts(_about_job(report.job, report.runs), indent="  ")
     for attempt in report.attempts:
         charged = "charged" if attempt.charged else "not charged"
         kill = ", counts as a kill" if attempt.is_kill else ""
@@ -35,15 +35,6 @@ def print_report(report: "JobReport", *, as_json: bool) -> None:
         print_facts(_about_attempt(attempt), indent="  ")
     if not report.attempts:
         typer.echo("\nNo attempt has failed.")
-
-
-def _runs(report: "JobReport") -> str | None:
-    """Where a person finds it."""
-    if report.worker is None:
-        return None
-    if report.process_title is None:
-        return f"on {report.worker.host}, in its worker's own process, pid {report.worker.pid}"
-    return f'on {report.worker.host}, its process is called "{report.process_title}"'
 
 
 def _about_job(job: "JobRow", runs: str | None) -> Facts:

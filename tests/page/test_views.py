@@ -163,6 +163,16 @@ def test_a_queued_job_tells_what_it_waits_for(browser: Browser, insert: Insert, 
     assert f'<a href="/jobs/{before}">' in html
 
 
+def test_a_running_job_says_where_it_can_be_found(browser: Browser, insert: Insert, db: Db) -> None:
+    add_worker(db)
+    child = insert(status="running", pool="ingest", attempt=2, worker_id=WORKER)
+    title = f"oomph: greet job {child} attempt 2"
+    assert f"on host-7, its process is called &#34;{title}&#34;" in browser.get(f"/jobs/{child}").text
+    coroutine = insert(status="running", pool="agent", attempt=1, worker_id=WORKER)
+    assert "own process, pid 4711" in browser.get(f"/jobs/{coroutine}").text
+    assert "<dt>Runs</dt>" not in browser.get(f"/jobs/{insert()}").text
+
+
 def test_kinds_schedules_workers_the_audit_and_notices_are_listed(browser: Browser, db: Db) -> None:
     db.execute("INSERT INTO background_kinds (kind, pool, important) VALUES ('greet', 'system', true)")
     db.execute(

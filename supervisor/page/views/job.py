@@ -24,13 +24,14 @@ class JobQuestion:
 
 @dataclass(frozen=True, slots=True)
 class JobShown:
-    """A job with its attempts, newest first; `payload` and `result` as people may read them."""
+    """A job with its attempts, newest first; `payload`, `result` and where it `runs` as people read it."""
 
     job: JobRow
     attempts: Sequence[AttemptRow]
     attempts_known: int
     standing: Standing | None
     is_declared: bool
+    runs: str | None
     payload: str
     result: str
 
@@ -49,6 +50,7 @@ async def _read(session: Session, question: JobQuestion) -> JobShown:
         attempts_known=len(report.attempts),
         standing=stands,
         is_declared=kind is not None and kind.pool is not None,
+        runs=report.runs,
         payload=payload_text(report.job),
         result=result_text(report.job),
     )
