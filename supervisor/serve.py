@@ -109,10 +109,11 @@ def _settings(app: str | None, pools: str | None, *, named_database: bool, embed
 def _with_slots(settings: "Settings", app: "App") -> "Settings":
     """Settle how many ingest children run at once, by what this host has. Raises `SettingsError`."""
     from jobs.task import Pool
-    from supervisor.sizing import check_kinds, choose_slots, ingest_budget_mb
 
     slots = settings.worker_ingest_concurrency
     if Pool.INGEST in settings.worker_pools and app.kinds(Pool.INGEST):
+        from supervisor.sizing import check_kinds, choose_slots, ingest_budget_mb
+
         cores = len(os.sched_getaffinity(0))
         available_mb = ingest_budget_mb(settings)
         check_kinds({kind: handler.task.memory_mb for kind, handler in app.handlers.items()}, available_mb)

@@ -9,7 +9,6 @@ from pools.execution import JobPool
 from pools.loop import LoopPool
 from pools.template_changes import TemplateChange
 from supervisor.settings import Settings
-from supervisor.sizing import check_template, ingest_options
 
 if TYPE_CHECKING:
     from pools.ingest import IngestPool
@@ -34,6 +33,8 @@ class ServedPools:
         for pool in self.by_name.values():
             await pool.start()
         if self.ingest is not None and self.ingest.template_mb is not None:
+            from supervisor.sizing import check_template
+
             check_template(self._settings.worker_ingest_memory_mb, self.ingest.template_mb)
 
     async def stop(self) -> None:
@@ -52,6 +53,7 @@ class ServedPools:
 
 def _ingest(settings: Settings, app: App, on_template: Callable[[TemplateChange], None]) -> "IngestPool":
     from pools.ingest import IngestPool  # most of `pools`, which a worker without children never needs
+    from supervisor.sizing import ingest_options
 
     return IngestPool(
         settings.worker_app,
