@@ -14,9 +14,8 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = math.inf  # the timer's moment: no deadline lies before it
 
-    def watch(self, execution: Execution, seconds: float) -> None:
-        """Stop it in so many seconds, unless it is forgotten before."""
-        loop = asyncio.get_running_loop()
+    def watch(self, execution: Execution, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Stop it in so many seconds, unless it is forgotten before; all of them run on one loop."""
         end = self._ends[execution] = loop.time() + seconds
         if end < self._looks_at:
             self._look_at(end, loop)

@@ -83,10 +83,6 @@ class LoopPool:
         run(execution, context, arguments, report, self._deadlines)
 
 
-class HandlerExit(Exception):
-    """A coroutine raised SystemExit or KeyboardInterrupt, which asyncio would let out of the loop."""
-
-
 class _Run(ABC):
     """One handler that runs: its future, its deadline, and its one report."""
 
@@ -106,14 +102,17 @@ class _Run(ABC):
         self._deadlines = deadlines
         self._frames = ""
         self._was_stopped = False
-        self._future = self._begin(execution.handler.function, arguments)
+        loop = asyncio.get_running_loop()
+        self._future = self._begin(execution.handler.function, arguments, loop)
         self._future.add_done_callback(self._ended)
-        deadlines.watch(execution, execution.job.timeout.total_seconds())
+        deadlines.watch(execution, execution.job.timeout.total_seconds(), loop)
         execution.on_stop(self._stop)
 
     @abstractmethod
-    def _begin(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> "asyncio.Future[BaseModel | None]":
-        """Start the handler. Returns what will hold its outcome."""
+    def _begin(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], loop: asyncio.AbstractEventLoop
+    ) -> "asyncio.Future[Any]":
+        """Start the handler. Returns what is done once it has ended, with its outcome unless that was told before."""
 
     @abstractmethod
     def _stop(self) -> None:
@@ -123,18 +122,25 @@ class _Run(ABC):
         self._execution.lingering = self._future
         self._send(_stopped(self._execution, self._frames))
 
-    def _ended(self, future: "asyncio.Future[BaseModel | None]") -> None:
+    def _ended(self, future: "asyncio.Future[Any]") -> None:
+        try:
+            value = future.result()
+        except BaseException as error:  # noqa: BLE001  (whatever it raised is its outcome)
+            self._tell(None, error)
+        else:
+            self._tell(value, None)
+
+    def _tell(self, value: object, error: BaseException | None) -> None:
+        """Report how the handler ended; of a disowned one nobody wants to know."""
         if self._report is None:
-            if not future.cancelled():
-                future.exception()  # of a disowned one nobody wants to know
             return
         try:
-            if self._was_stopped and not _succeeded(future):
+            if error is not None and self._was_stopped:
                 outcome = _stopped(self._execution, self._frames)
             else:
-                outcome = _outcome(self._execution, self._context, future)
-        except BaseException as error:  # noqa: BLE001  (a result's serializer may raise anything, also SystemExit)
-            outcome = Failed(describe(error, self._execution.redactor), permanent=True)
+                outcome = _outcome(self._execution, self._context, value, error)
+        except BaseException as broken:  # noqa: BLE001  (a result's serializer may raise anything, also SystemExit)
+            outcome = Failed(describe(broken, self._execution.redactor), permanent=True)
         self._send(outcome)
 
     def _send(self, outcome: Outcome) -> None:
@@ -147,18 +153,29 @@ class _Run(ABC):
 class _Coroutine(_Run):
     __slots__ = ("_coroutine",)
 
-    def _begin(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> "asyncio.Future[BaseModel | None]":
-        return asyncio.get_running_loop().create_task(
-            self._contained(function, arguments), name=f"job {self._execution.job.id}"
-        )
+    def _begin(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], loop: asyncio.AbstractEventLoop
+    ) -> "asyncio.Future[Any]":
+        return loop.create_task(self._contained(function, arguments), name=f"job {self._execution.job.id}")
 
-    async def _contained(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> BaseModel | None:
+    async def _contained(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        """Run the handler and tell its end here: by a callback of the task it would cost another turn of the loop.
+
+        Only of a task that is cancelled before it begins the callback tells. Nothing that the handler raises leaves
+        the task: asyncio would let SystemExit out of the loop.
+        """
         _concern(self._execution)  # of the task's own context, and of what it starts
-        self._coroutine = function(*arguments)
         try:
-            return await self._coroutine  # type: ignore[no-any-return]
-        except (SystemExit, KeyboardInterrupt) as error:
-            raise HandlerExit(f"the handler raised {error!r}") from error
+            self._coroutine = function(*arguments)
+            value = await self._coroutine
+        except GeneratorExit:  # the loop has gone, and with it whoever would hear
+            raise
+        except BaseException as error:  # noqa: BLE001  (whatever it raised is its outcome)
+            self._future.remove_done_callback(self._ended)
+            self._tell(None, error)
+        else:
+            self._future.remove_done_callback(self._ended)
+            self._tell(value, None)
 
     def _stack(self) -> str:
         """Where the coroutine stands, down to the innermost await."""
@@ -189,8 +206,10 @@ class _Coroutine(_Run):
 class _Thread(_Run):
     __slots__ = ("_thread",)
 
-    def _begin(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> "asyncio.Future[BaseModel | None]":
-        future: asyncio.Future[BaseModel | None] = asyncio.get_running_loop().create_future()
+    def _begin(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], loop: asyncio.AbstractEventLoop
+    ) -> "asyncio.Future[Any]":
+        future: asyncio.Future[BaseModel | None] = loop.create_future()
         # A daemon: a disowned thread must not keep the process from ending.
         self._thread = threading.Thread(
             target=_settle_from_thread,
@@ -244,10 +263,6 @@ def _settle_from_thread(
         log.info("a disowned thread returned after the worker's end")
 
 
-def _succeeded(future: "asyncio.Future[BaseModel | None]") -> bool:
-    return not future.cancelled() and future.exception() is None
-
-
 def _stopped(execution: Execution, frames: str) -> Outcome:
     match execution.intent:
         case Intent.DEADLINE:
@@ -261,23 +276,21 @@ def _stopped(execution: Execution, frames: str) -> Outcome:
             return Returned(Verdict.RELEASED, "the worker shut down")
 
 
-def _outcome(execution: Execution, context: BoundContext | None, future: "asyncio.Future[BaseModel | None]") -> Outcome:
-    try:
-        value = future.result()
+def _outcome(execution: Execution, context: BoundContext | None, value: object, error: BaseException | None) -> Outcome:
+    if error is None:
         if context is not None and context.completed_in:
             return Succeeded(completed_in=True)
         return _NOTHING if value is None else _success(value, execution.redactor)
-    except Snooze as snooze:
-        return Snoozed(snooze.delay)
-    except LeaseLost:
-        return Returned(Verdict.LEASE_LOST, "complete_in found that the job belongs to another claim")
-    except asyncio.CancelledError as error:
-        if execution.intent is not None:
+    match error:
+        case Snooze():
+            return Snoozed(error.delay)
+        case LeaseLost():
+            return Returned(Verdict.LEASE_LOST, "complete_in found that the job belongs to another claim")
+        case asyncio.CancelledError() if execution.intent is not None:
             return _stopped(execution, "")
-        return Failed(describe(error, execution.redactor))  # the handler cancelled itself
-    except BaseException as error:  # noqa: BLE001  (a job's SystemExit must not end the worker)
-        permanent = isinstance(error, (PermanentError, *execution.handler.task.permanent_errors))
-        return Failed(describe(error, execution.redactor), permanent=permanent)
+        case _:  # also a handler's own cancellation, and SystemExit, which must not end the worker
+            permanent = isinstance(error, (PermanentError, *execution.handler.task.permanent_errors))
+            return Failed(describe(error, execution.redactor), permanent=permanent)
 
 
 def _success(value: object, redactor: Redactor) -> Outcome:

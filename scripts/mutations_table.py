@@ -986,7 +986,7 @@ MUTATIONS = (
     Mutation(
         "an end and the next claim: together",
         "supervisor/claims.py",
-        "        if not goes:",
+        "        if queue is None or not goes:",
         "        if goes is not None:",
         ("tests/worker/test_along.py::test_an_end_and_the_next_claim_are_one_transaction",),
     ),

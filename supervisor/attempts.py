@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("oomph.attempts")
 
+_BAD_ENDS = (Failed, Died)  # not spelt out where each job comes by
 _PLACE = re.compile(r'File "(.+)", line (\d+), in (.+)')
 
 PAUSE_SECONDS = 0.5  # how often what waits is compared with the pauses: nothing starts a second after one
@@ -234,8 +235,9 @@ class Attempts:
             report = AttemptReport(Failed(describe(error)))
         if execution.redactor:
             report = redacted(report, execution.redactor)
-        if isinstance(report.outcome, Failed | Died) and report.outcome.error.message:
-            _log_end(execution.job, report.outcome.verdict, report.outcome.error)
+        outcome = report.outcome
+        if isinstance(outcome, _BAD_ENDS) and outcome.error.message:
+            _log_end(execution.job, outcome.verdict, outcome.error)
         if execution.span is not None:
             execution.span.end(report)
         if self._meter is not None:

@@ -109,8 +109,9 @@ class Claims:
     def slot_freed(self, pool: Pool, gone: bool) -> None:
         """One more job of this pool may run: look at its queue, if it was longer than the slots or the job is back."""
         self._freed.set()
-        if not gone or self._is_short_of_slots(pool):
-            self.wake(pool)
+        queue = self._queues.get(pool)
+        if queue is not None and (queue.is_short_of_slots or not gone):
+            queue.wake()
 
     def wake_all(self) -> None:
         """Look at all of all queues now, also for probes of paused kinds."""
@@ -203,9 +204,6 @@ class Claims:
         queue.is_short_of_slots = self._attempts.free_slots(queue.pool) <= 0
         return not queue.is_short_of_slots
 
-    def _is_short_of_slots(self, pool: Pool) -> bool:
-        return pool in self._queues and self._queues[pool].is_short_of_slots
-
     async def _claim(self, queue: PoolQueue, *, only_heard: bool) -> tuple[int, bool]:
         async with self._turn:
             if not self._has_slots(queue):
@@ -263,16 +261,17 @@ class Claims:
         room for. Whoever has written them, and has said so, sets `answer`; what was claimed starts after that.
         """
         pool = Pool(jobs[0].pool)
+        queue = self._queues.get(pool)
         goes = (
-            self._is_short_of_slots(pool)
+            queue is not None
+            and queue.is_short_of_slots
             and self._attempts.slots(pool) <= MIN_BATCH
             and not self._turn.locked()
             and self._can_claim(pool)
         )
-        if not goes:
+        if queue is None or not goes:
             yield None
             return
-        queue = self._queues[pool]
         freed = sum(job.pool == pool for job in jobs)
         async with self._turn:
             queue.rounds += 1

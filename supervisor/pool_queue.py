@@ -15,7 +15,7 @@ from supervisor.herd import Herd
 from supervisor.reach import Reach
 from supervisor.turns import Turns
 
-MAX_BATCH = 333  # jobs a claim: with more of them, the first wait longer and nothing is gained
+MAX_BATCH = 334  # jobs a claim: with more of them, the first wait longer and nothing is gained
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
 BATCHES = 3  # in the slots at once: one is claimed while one runs and one is written
 UNSEEN_SECONDS = 1.5  # the longest that claims ask for some kinds only; between two looks it is a second
@@ -40,7 +40,7 @@ class PoolQueue:
     def __init__(self, pool: Pool, app: App, worker_id: UUID, slots: int, herd: Herd, poll: float) -> None:
         self.pool = pool
         self.kinds = app.kinds(pool)
-        self.batch = min(MAX_BATCH, max(MIN_BATCH, slots // BATCHES))
+        self.batch = min(MAX_BATCH, max(MIN_BATCH, math.ceil(slots / BATCHES)))
         self.woken = asyncio.Event()
         self.woken.set()
         self.is_idle = False  # the last look at all of it found nothing to be there for

@@ -14,15 +14,15 @@ from tests.worker.app import AGENT, DEADLY, INGEST, SYSTEM, Work
 from tests.worker.conftest import Bench
 
 
-@pytest.mark.parametrize("do", ["exit", "interrupt"])
-def test_a_handler_that_exits_does_not_take_the_worker_with_it(bench: Bench, do: str) -> None:
+@pytest.mark.parametrize(("do", "raised"), [("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt")])
+def test_a_handler_that_exits_does_not_take_the_worker_with_it(bench: Bench, do: str, raised: str) -> None:
     worker = bench.start()
     job_id = bench.put(AGENT, do)
     other = bench.put(AGENT, "wait", 0.5)
     bench.wait(job_id, "dead")
     bench.wait(other, "succeeded")
     assert bench.attempts(job_id) == [("failed",)] * 5
-    assert bench.job(job_id, "error ->> 'type'") == ("pools.loop.HandlerExit",)
+    assert bench.job(job_id, "error ->> 'type'") == (raised,)
     assert worker.process.poll() is None
 
 
