@@ -1,9 +1,9 @@
 """A fleet on paper: what many workers ask of one PostgreSQL, and how late a job starts behind their questions. Pure.
 
 The server is a queue with `cores` clerks. Every worker asks its idle statements (polls, heartbeats and the rest) in a
-rhythm of its own. A committed job notifies every worker; whom `supervisor.herd` lets comes with a claim, one of these
-takes the job, the others find nothing; where none comes, the next worker that looks finds it. What a statement costs
-the server is measured, not assumed; `docs/bench.md` lists what is assumed.
+rhythm of its own. A committed job notifies every worker; whom `supervisor.claiming.herd` lets comes with a claim, one
+of these takes the job, the others find nothing; where none comes, the next worker that looks finds it. What a statement
+costs the server is measured, not assumed; `docs/bench.md` lists what is assumed.
 """
 
 import heapq
@@ -11,7 +11,7 @@ import random
 from dataclasses import dataclass
 
 from bench.figures import percentile
-from supervisor.herd import Herd
+from supervisor.claiming.herd import Herd
 
 SECONDS = 30.0  # of simulated time
 SEED = 1

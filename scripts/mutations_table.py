@@ -985,14 +985,14 @@ MUTATIONS = (
     ),
     Mutation(
         "an end and the next claim: together",
-        "supervisor/claims.py",
+        "supervisor/claiming/claims.py",
         "        if queue is None or not goes:",
         "        if goes is not None:",
         ("tests/worker/test_along.py::test_an_end_and_the_next_claim_are_one_transaction",),
     ),
     Mutation(
         "an end and the next claim: only for a slot that is free after all",
-        "supervisor/claims.py",
+        "supervisor/claiming/claims.py",
         "self._attempts.start(pool, jobs[:free],",
         "self._attempts.start(pool, jobs,",
         ("tests/worker/test_along.py::test_what_is_claimed_with_an_end_that_somebody_holds_up_goes_back",),
@@ -1006,7 +1006,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a claim after notifications: of all kinds now and then",
-        "supervisor/pool_queue.py",
+        "supervisor/claiming/pool_queue.py",
         "bool(heard.kinds) and now - self._seen_all <= UNSEEN_SECONDS",
         "bool(heard.kinds)",
         ("tests/worker/test_herd.py::test_a_kind_that_is_always_notified_does_not_keep_others_from_being_seen",),
@@ -1048,7 +1048,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an end and the next claim: what was claimed waits for its slot",
-        "supervisor/claims.py",
+        "supervisor/claiming/claims.py",
         "                while self._attempts.free_slots(pool) < slots:",
         "                while slots < 0:",
         ("tests/worker/test_along.py::test_what_is_claimed_with_an_end_that_must_be_written_alone_waits_for_its_slot",),

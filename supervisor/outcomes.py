@@ -28,8 +28,8 @@ from jobs.subject import about
 from jobs.unavailable import DatabaseUnavailable, Locked
 
 if TYPE_CHECKING:
+    from supervisor.claiming.pool_queue import Asked
     from supervisor.monitor.meter import Meter
-    from supervisor.pool_queue import Asked
 
 log = logging.getLogger("oomph.outcomes")
 

@@ -17,7 +17,7 @@ from jobs.store import JobStore
 from jobs.task import Pool
 from jobs.unavailable import DatabaseUnavailable
 from supervisor.attempts import Attempts
-from supervisor.claims import Claims
+from supervisor.claiming.claims import Claims
 from supervisor.leases import LeaseKeeper
 from supervisor.settings import Settings
 

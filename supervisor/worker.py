@@ -27,6 +27,7 @@ from jobs.task import Pool
 from jobs.unavailable import DatabaseUnavailable
 from pools.execution import Intent
 from supervisor.attempts import Attempts
+from supervisor.claiming.pool_queue import Asked
 from supervisor.clean_up import CleanUp
 from supervisor.hearing import Hearing
 from supervisor.loop import ended_within, keep_what_is_there
@@ -35,7 +36,6 @@ from supervisor.monitor.activity import ActivityWriter
 from supervisor.monitor.meter import Meter
 from supervisor.notify_socket import NotifySocket
 from supervisor.outcomes import OutcomeWriter, alone
-from supervisor.pool_queue import Asked
 from supervisor.served_pools import ServedPools
 from supervisor.services import run_forever
 from supervisor.settings import Settings

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,26 @@ def test_every_statement_is_used_and_says_what_it_is_for() -> None:
 def test_the_locks_name_no_address() -> None:
     for path in ROOT.glob("requirements*.lock"):
         assert "://" not in path.read_text(), path
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Also not by imports in functions, or for types: to understand one of them would take all."""
+    paths = {module_name(path): path for package in MAY_IMPORT for path in modules(package)}
+    used = {module: set(imported_modules(path)) & paths.keys() - {module} for module, path in paths.items()}
+    TopologicalSorter(used).prepare()  # raises an error that names those in a circle
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            submodules = [f"{node.module}.{alias.name}" for alias in node.names]
+            are_modules = [(ROOT / name.replace(".", "/")).with_suffix(".py").exists() for name in submodules]
+            yield from (name for name, is_module in zip(submodules, are_modules, strict=True) if is_module)
+            if not all(are_modules):
+                yield node.module
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

@@ -11,8 +11,9 @@ from starlette.responses import RedirectResponse, Response
 from jobs import control, notices
 from jobs.control import MAX_REASON_LENGTH, ControlError
 from supervisor.page.access import Refused
-from supervisor.page.desk import Desk, Params, actor_of, base_of, params_of
+from supervisor.page.desk import Desk, actor_of, base_of, params_of
 from supervisor.page.forms import field
+from supervisor.page.view import Params
 
 ID_DIGITS = 18  # of any number that fits
 

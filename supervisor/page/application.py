@@ -16,7 +16,7 @@ from supervisor.page.access import Access, Authenticate, ByApp, Refused, Role
 from supervisor.page.actions import ACTIONS, Action, ask_why, do, done_message, mark_read
 from supervisor.page.assets import ASSET_PATH, send_asset
 from supervisor.page.bulk import BULK_ACTIONS, BulkAction, ask_why_all, do_all
-from supervisor.page.desk import Desk, View, actor_of, base_of, page_context, params_of, view_context
+from supervisor.page.desk import Desk, actor_of, base_of, page_context, params_of, view_context
 from supervisor.page.files import FILE_PATH, send_file
 from supervisor.page.forms import check_form_token, check_origin, field, read_form, sends_token_itself
 from supervisor.page.headers import SecurityHeaders
@@ -26,6 +26,7 @@ from supervisor.page.reading import PageDatabase
 from supervisor.page.sent import ONCE_FIELD
 from supervisor.page.signing_in import ask_for_token, sign_in, sign_out
 from supervisor.page.tokens import Tokens
+from supervisor.page.view import View
 from supervisor.page.views import VIEWS
 
 log = logging.getLogger("oomph.page")

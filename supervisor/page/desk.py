@@ -1,8 +1,8 @@
 """What every part of the page works with, and how a view becomes an answer."""
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -10,30 +10,10 @@ from starlette.responses import HTMLResponse, Response
 from supervisor.page.access import Access, Actor
 from supervisor.page.forms import FORM_FIELD, form_token, keep_form_secret, prepare_form_secret
 from supervisor.page.looks import Look, Looks
-from supervisor.page.reading import PageDatabase, Session
+from supervisor.page.reading import PageDatabase
 from supervisor.page.rendering import Templates
 from supervisor.page.sent import ONCE_FIELD, Sent, new_word
-
-Params = Mapping[str, str]
-Q = TypeVar("Q", bound=Hashable)
-
-
-@dataclass(frozen=True, slots=True)
-class View(Generic[Q]):
-    """One thing to look at: what is asked for, how it is read, and the template that shows it.
-
-    `ask` makes the question from the path and the query of an address, and raises `Refused`. What `read` returns is
-    compared with what it returned before: two equal answers look the same.
-    """
-
-    path: str
-    template: str
-    ask: Callable[[Params], Q]
-    read: Callable[[Session, Q], Awaitable[object]]
-
-    @property
-    def live_path(self) -> str:
-        return self.path.rstrip("/") + "/live"
+from supervisor.page.view import Params, View
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,10 @@ import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from supervisor.page.reading import PageDatabase
-
-if TYPE_CHECKING:
-    from supervisor.page.desk import View
+from supervisor.page.view import View
 
 FRESH_SECONDS = 0.4  # below the interval of live views, which must not be given what they were given before
 
@@ -31,7 +29,7 @@ class Looks:
         self._database = database
         self._kept: dict[Place, asyncio.Task[Look]] = {}
 
-    async def look(self, view: "View[Any]", question: Hashable) -> Look:
+    async def look(self, view: View[Any], question: Hashable) -> Look:
         """Read, or share what somebody else reads or has just read. Raises `Refused`, `DatabaseUnavailable`."""
         place = (view.path, question)
         reading = self._kept.get(place)
@@ -45,7 +43,7 @@ class Looks:
         """Something was changed: read anew, whatever was read before."""
         self._kept.clear()
 
-    async def _read(self, view: "View[Any]", question: Hashable) -> Look:
+    async def _read(self, view: View[Any], question: Hashable) -> Look:
         async with self._database.look() as session:
             return Look(await view.read(session, question), session.at)
 

@@ -12,8 +12,9 @@ import psycopg
 import urllib3
 
 from jobs.documents.pipeline.chunk import Chunk, chunk_id
-from jobs.documents.pipeline.embed import Embedder, embed_chunks
+from jobs.documents.pipeline.embed import embed_chunks
 from jobs.documents.pipeline.embed_http import RETRYING, HttpEmbedder
+from jobs.documents.pipeline.embedder import Embedder
 from jobs.documents.pipeline.index import PostgresIndex
 from jobs.documents.pipeline.vectors import VectorFile, VectorWriter
 

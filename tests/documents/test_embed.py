@@ -12,8 +12,9 @@ import pytest
 
 from jobs.documents.errors import EmbeddingRefused
 from jobs.documents.pipeline.chunk import Chunk
-from jobs.documents.pipeline.embed import Vector, embed_chunks, embed_question, embedder_from_environment
+from jobs.documents.pipeline.embed import embed_chunks, embed_question, embedder_from_environment
 from jobs.documents.pipeline.embed_http import HttpEmbedder
+from jobs.documents.pipeline.embedder import Vector
 from jobs.documents.pipeline.vectors import VectorWriter
 from tests.documents.embedding import chunks_of
 

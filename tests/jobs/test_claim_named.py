@@ -12,7 +12,7 @@ from jobs.claim import Claim, Wanted
 from jobs.database import Database
 from jobs.sql import statement
 from jobs.store import JobStore
-from supervisor.heard import MAX_NAMED, Heard
+from supervisor.claiming.heard import MAX_NAMED, Heard
 from tests.jobs.lab import NOTE, Connection, Worker, add, expire, hire, job, scalar
 from tests.jobs.test_plans import fill, plans_inside, walk
 

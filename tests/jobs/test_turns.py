@@ -15,8 +15,8 @@ from jobs.control import pause, resume
 from jobs.database import Database
 from jobs.outcome import Verdict
 from jobs.store import JobStore
-from supervisor.reach import Reach
-from supervisor.turns import Turns
+from supervisor.claiming.reach import Reach
+from supervisor.claiming.turns import Turns
 from tests.jobs.lab import FAILURE, LETTER, NOTE, SUCCESS, Connection, Note, Worker, add, hire, job, returned, scalar
 
 TWO = Task(kind="two", payload_type=Note, pool=Pool.SYSTEM, max_per_organization=2)

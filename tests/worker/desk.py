@@ -12,7 +12,7 @@ from jobs.recovery import Recovery
 from jobs.store import JobStore
 from pools.loop import LoopPool
 from supervisor.attempts import Attempts
-from supervisor.claims import Claims
+from supervisor.claiming.claims import Claims
 from supervisor.outcomes import OutcomeWriter
 from tests.jobs.lab import NOTE, Note, hire, until
 

@@ -9,7 +9,7 @@ import pytest
 from jobs import Pool
 from jobs.database import Database
 from jobs.store import JobStore
-from supervisor.pool_queue import MIN_BATCH
+from supervisor.claiming.pool_queue import MIN_BATCH
 from tests.jobs.lab import Connection, add, job, scalar, until
 from tests.worker.desk import Desk, open_desk
 

@@ -6,7 +6,7 @@ import random
 from jobs import Pool
 from jobs.database import Database
 from jobs.store import JobStore
-from supervisor.herd import ALL_COME, Herd
+from supervisor.claiming.herd import ALL_COME, Herd
 from tests.jobs.lab import LETTER, NOTE, Connection, add, until
 from tests.worker.desk import Desk, open_desk
 

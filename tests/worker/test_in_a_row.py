@@ -10,8 +10,8 @@ from jobs import Pool
 from jobs.claim import Claim, Wanted
 from jobs.database import Database
 from jobs.store import JobStore
-from supervisor.claims import IN_A_ROW
-from supervisor.pool_queue import BATCHES, MAX_BATCH
+from supervisor.claiming.claims import IN_A_ROW
+from supervisor.claiming.pool_queue import BATCHES, MAX_BATCH
 from tests.jobs.lab import NOTE, PARCEL, Connection, add, scalar, until
 from tests.worker.desk import Desk, open_desk
 

@@ -11,8 +11,8 @@ import psycopg
 from jobs.claim import ClaimedJob, Mark
 from jobs.outcome import Verdict
 from jobs.store import JobStore
-from supervisor.claims import DEAR_ENTRIES
-from supervisor.reach import LATE_SECONDS, MARK_SECONDS, Reach
+from supervisor.claiming.claims import DEAR_ENTRIES
+from supervisor.claiming.reach import LATE_SECONDS, MARK_SECONDS, Reach
 from tests.jobs.lab import Connection, Worker, add, hire, job, returned, until
 from tests.jobs.test_plans import plans_inside, walk
 from tests.worker.app import AGENT

@@ -13,47 +13,25 @@ the same settings as the worker, and the key reaches neither an error nor a log.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from jobs.documents.errors import EmbeddingRefused
 from jobs.documents.pipeline.chunk import Chunk
+from jobs.documents.pipeline.embedder import BATCH_SIZE, MAX_DIMENSIONS, RETRIES, TIMEOUT_SECONDS, Embedder, Vector
 from jobs.documents.question import QuestionVector
 from jobs.extras import how_to_install
 
-Vector = Sequence[float]
-
-BATCH_SIZE = 64
 MAX_BATCH_SIZE = 2_048  # what the OpenAI API takes
-TIMEOUT_SECONDS = 60
 MAX_TIMEOUT_SECONDS = 600
-RETRIES = 4
-MAX_DIMENSIONS = 4_000  # of a vector that pgvector can index
 SCHEMES = ("http://", "https://", "file:")
 NUMBERS = {  # and the most that each may be
     "EMBEDDING_DIMENSIONS": MAX_DIMENSIONS,
     "EMBEDDING_BATCH_SIZE": MAX_BATCH_SIZE,
     "EMBEDDING_TIMEOUT_SECONDS": MAX_TIMEOUT_SECONDS,
 }
-
-
-class Embedder(Protocol):
-    """A model. `name` is stored with its vectors; `batch_size` is how many texts are best given at once."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def batch_size(self) -> int: ...
-
-    def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """A vector for each text, in order, all of the same dimensions.
-
-        Raises `EmbeddingRefused` where no further attempt can help, `EmbeddingError` where one may.
-        """
-        ...
 
 
 def embedder_from_environment(

@@ -13,7 +13,7 @@ from pydantic import BaseModel, FiniteFloat, TypeAdapter, ValidationError
 from urllib3.exceptions import HTTPError, LocationValueError, MaxRetryError
 
 from jobs.documents.errors import EmbeddingError, EmbeddingRefused
-from jobs.documents.pipeline.embed import BATCH_SIZE, MAX_DIMENSIONS, RETRIES, TIMEOUT_SECONDS, Vector
+from jobs.documents.pipeline.embedder import BATCH_SIZE, MAX_DIMENSIONS, RETRIES, TIMEOUT_SECONDS, Vector
 
 CONNECT_SECONDS = 10
 # Of the texts in one request. Some servers take 8,192 tokens at once and split no batch; a character is rarely more

@@ -12,7 +12,7 @@ from pathlib import Path
 from model2vec import StaticModel
 
 from jobs.documents.errors import EmbeddingRefused
-from jobs.documents.pipeline.embed import BATCH_SIZE, Vector
+from jobs.documents.pipeline.embedder import BATCH_SIZE, Vector
 
 # Read at the first text. A child has one core's worth of a host, and its threads count against its limits.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

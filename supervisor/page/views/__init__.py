@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from supervisor.page.desk import View
+from supervisor.page.view import View
 from supervisor.page.views.job import JOB
 from supervisor.page.views.jobs import JOBS
 from supervisor.page.views.kinds import KIND, KINDS

@@ -7,9 +7,9 @@ from jobs import reports
 from jobs.finding import JobRow
 from jobs.reports import AttemptRow, JobReport, KindRow
 from jobs.standing import Standing, standing
-from supervisor.page.desk import Params, View
 from supervisor.page.payloads import payload_text, result_text
 from supervisor.page.reading import Session
+from supervisor.page.view import Params, View
 from supervisor.page.views.questions import found
 
 MAX_ATTEMPTS = 50  # on one page, the newest: each may carry 64 KiB of output

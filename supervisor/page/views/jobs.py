@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 from jobs import finding, reports
 from jobs.finding import JobFilter, JobPage
 from jobs.task import Pool
-from supervisor.page.desk import Params, View
 from supervisor.page.quantities import typed
 from supervisor.page.reading import Session
+from supervisor.page.view import Params, View
 from supervisor.page.views.questions import PAGE_ROWS, identity, moment, number, one_of, word
 
 MAX_KINDS = 500  # to choose from; any other can be typed

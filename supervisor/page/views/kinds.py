@@ -9,8 +9,8 @@ from jobs.activity import ActivityPoint, activity
 from jobs.reports import KindRow
 from supervisor.page.access import Refused
 from supervisor.page.charts import merged
-from supervisor.page.desk import Params, View
 from supervisor.page.reading import Session
+from supervisor.page.view import Params, View
 from supervisor.page.views.questions import found, one_of, word
 
 PASTS = ("3", "24", "168")  # hours

@@ -8,8 +8,8 @@ from jobs import overview, reports
 from jobs.activity import ActivityPoint, activity
 from jobs.overview import KindOverview, Load, Overview
 from jobs.reports import KindRow, NoticeRow, WorkerRow
-from supervisor.page.desk import Params, View
 from supervisor.page.reading import Session
+from supervisor.page.view import Params, View
 
 PAST = timedelta(hours=24)
 MAX_ALERTS = 20

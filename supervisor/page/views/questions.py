@@ -8,7 +8,7 @@ from uuid import UUID
 from starlette.convertors import IntegerConvertor, register_url_convertor
 
 from supervisor.page.access import Refused
-from supervisor.page.desk import Params
+from supervisor.page.view import Params
 
 MAX_WORD_CHARS = 500  # the longest key there is
 LAST_ID = 2**63 - 1

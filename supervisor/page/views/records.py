@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from jobs import reports
 from jobs.reports import AuditRow, NoticeRow, ScheduleRow, WorkerRow
-from supervisor.page.desk import Params, View
 from supervisor.page.reading import Session
+from supervisor.page.view import Params, View
 from supervisor.page.views.questions import PAGE_ROWS, number, one_of
 
 

@@ -1,11 +1,11 @@
 """The claims: one task a pool takes due jobs, as many as it has free slots, and starts them.
 
-A pool is woken by a notification, though not by each where there are many workers (`supervisor.herd`), by a freed slot,
-the moment the next known job is due, or what a look at the queue has found; one look a second serves all pools, and an
-idle worker claims nothing. Where all of the queue is dear to look at (`supervisor.reach`), that look alone does so.
-Claims of all pools take turns on one lock, so that "every claim of this worker that is known" has a meaning: a claim
-whose answer was lost is found by comparing under that lock. While a claim is filled and nobody else waits for the turn,
-the next one goes out before the jobs of the last are started: the database works on it meanwhile.
+A pool is woken by a notification, though not by each where there are many workers (see `herd`), by a freed slot, the
+moment the next known job is due, or what a look at the queue has found; one look a second serves all pools, and an idle
+worker claims nothing. Where all of the queue is dear to look at (see `reach`), that look alone does so. Claims of all
+pools take turns on one lock, so that "every claim of this worker that is known" has a meaning: a claim whose answer was
+lost is found by comparing under that lock. While a claim is filled and nobody else waits for the turn, the next one
+goes out before the jobs of the last are started: the database works on it meanwhile.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from jobs.recovery import Recovery
 from jobs.store import JobStore
 from jobs.task import Pool
 from supervisor.attempts import Attempts
-from supervisor.herd import Herd
-from supervisor.pool_queue import MIN_BATCH, Asked, PoolQueue
+from supervisor.claiming.herd import Herd
+from supervisor.claiming.pool_queue import MIN_BATCH, Asked, PoolQueue
 
 if TYPE_CHECKING:
     from supervisor.monitor.meter import Meter

@@ -10,10 +10,10 @@ from uuid import UUID
 from jobs.app import App
 from jobs.claim import Claim, Look, Wanted
 from jobs.task import Pool
-from supervisor.heard import Heard
-from supervisor.herd import Herd
-from supervisor.reach import Reach
-from supervisor.turns import Turns
+from supervisor.claiming.heard import Heard
+from supervisor.claiming.herd import Herd
+from supervisor.claiming.reach import Reach
+from supervisor.claiming.turns import Turns
 
 MAX_BATCH = 334  # jobs a claim: with more of them, the first wait longer and nothing is gained
 MIN_BATCH = 20  # with so few slots a claim takes all that are free
