@@ -107,3 +107,10 @@ def imported_modules(path: Path) -> Iterator[str]:
 
 def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@pytest.mark.parametrize("folder", ["pools", "supervisor/claiming", "supervisor/monitor", "supervisor/notices"])
+def test_the_map_of_a_folder_names_all_of_its_modules(folder: str) -> None:
+    told = ast.get_docstring(ast.parse((ROOT / folder / "__init__.py").read_text())) or ""
+    missing = [path.name for path in (ROOT / folder).glob("*.py") if path.stem != "__init__" and path.name not in told]
+    assert not missing
