@@ -12,7 +12,7 @@ import psycopg
 from psycopg import IsolationLevel, errors
 from psycopg.pq import TransactionStatus
 
-from jobs.migrations import How, Migration, Step, migrations, newest_version
+from jobs.migrations import NEWEST, How, Migration, Step, migrations
 
 # One lock for all schemas of a database: migrations are rare. Any constant does; this one spells "oomph".
 ADVISORY_LOCK = 0x6F6F6D7068
@@ -130,7 +130,7 @@ def check_version(present: int, needs: int, *, may_be_older: bool = False) -> No
     A newer one will do, unless one of its migrations `needs` a newer release: so a deploy migrates first and replaces
     its workers one after the other.
     """
-    newest = newest_version()
+    newest = NEWEST
     if needs > newest:
         raise SchemaError(
             f"the database is at version {present}, newer than the {newest} of this release: upgrade this installation "

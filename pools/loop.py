@@ -83,6 +83,10 @@ class LoopPool:
         run(execution, context, arguments, report, self._deadlines)
 
 
+class HandlerExit(Exception):
+    """A coroutine raised SystemExit or KeyboardInterrupt, which asyncio would let out of the loop."""
+
+
 class _Run(ABC):
     """One handler that runs: its future, its deadline, and its one report."""
 
@@ -111,8 +115,8 @@ class _Run(ABC):
     @abstractmethod
     def _begin(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], loop: asyncio.AbstractEventLoop
-    ) -> "asyncio.Future[Any]":
-        """Start the handler. Returns what is done once it has ended, with its outcome unless that was told before."""
+    ) -> "asyncio.Future[BaseModel | None]":
+        """Start the handler. Returns what will hold its outcome."""
 
     @abstractmethod
     def _stop(self) -> None:
@@ -122,65 +126,42 @@ class _Run(ABC):
         self._execution.lingering = self._future
         self._send(_stopped(self._execution, self._frames))
 
-    def _ended(self, future: "asyncio.Future[Any]") -> None:
-        try:
-            value = future.result()
-        except BaseException as error:  # noqa: BLE001  (whatever it raised is its outcome)
-            self._tell(None, error)
-        else:
-            self._tell(value, None)
-
-    def _tell(self, value: object, error: BaseException | None) -> None:
-        """Report how the handler ended; of a disowned one nobody wants to know."""
+    def _ended(self, future: "asyncio.Future[BaseModel | None]") -> None:
         if self._report is None:
+            if not future.cancelled():
+                future.exception()  # of a disowned one nobody wants to know
             return
         try:
-            if error is not None and self._was_stopped:
+            if self._was_stopped and not _succeeded(future):
                 outcome = _stopped(self._execution, self._frames)
             else:
-                outcome = _outcome(self._execution, self._context, value, error)
-        except BaseException as broken:  # noqa: BLE001  (a result's serializer may raise anything, also SystemExit)
-            outcome = Failed(describe(broken, self._execution.redactor), permanent=True)
+                outcome = _outcome(self._execution, self._context, future)
+        except BaseException as error:  # noqa: BLE001  (a result's serializer may raise anything, also SystemExit)
+            outcome = Failed(describe(error, self._execution.redactor), permanent=True)
         self._send(outcome)
 
     def _send(self, outcome: Outcome) -> None:
         self._deadlines.forget(self._execution)
+        self._execution.on_stop(_nothing)  # or an error would hold its frames, those the execution, and that the error
         report, self._report = self._report, None
         if report is not None:
             report(SUCCESS if outcome is _NOTHING else AttemptReport(outcome))
 
 
 class _Coroutine(_Run):
-    __slots__ = ("_coroutine",)
+    __slots__ = ("_begun",)
 
     def _begin(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], loop: asyncio.AbstractEventLoop
-    ) -> "asyncio.Future[Any]":
-        return loop.create_task(self._contained(function, arguments), name=f"job {self._execution.job.id}")
-
-    async def _contained(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        """Run the handler and tell its end here: by a callback of the task it would cost another turn of the loop.
-
-        Only of a task that is cancelled before it begins the callback tells. Nothing that the handler raises leaves
-        the task: asyncio would let SystemExit out of the loop.
-        """
-        _concern(self._execution)  # of the task's own context, and of what it starts
-        try:
-            self._coroutine = function(*arguments)
-            value = await self._coroutine
-        except GeneratorExit:  # the loop has gone, and with it whoever would hear
-            raise
-        except BaseException as error:  # noqa: BLE001  (whatever it raised is its outcome)
-            self._future.remove_done_callback(self._ended)
-            self._tell(None, error)
-        else:
-            self._future.remove_done_callback(self._ended)
-            self._tell(value, None)
+    ) -> "asyncio.Future[BaseModel | None]":
+        self._begun: list[Any] = []
+        handler = _contained(self._execution, function, arguments, self._begun)
+        return loop.create_task(handler, name=f"job {self._execution.job.id}")
 
     def _stack(self) -> str:
         """Where the coroutine stands, down to the innermost await."""
         frames: list[str] = []
-        inner: Any = getattr(self, "_coroutine", None)
+        inner: Any = self._begun[0] if self._begun else None
         while inner is not None:
             frame = getattr(inner, "cr_frame", None) or getattr(inner, "gi_frame", None)
             if frame is None:
@@ -208,7 +189,7 @@ class _Thread(_Run):
 
     def _begin(
         self, function: Callable[..., Any], arguments: tuple[Any, ...], loop: asyncio.AbstractEventLoop
-    ) -> "asyncio.Future[Any]":
+    ) -> "asyncio.Future[BaseModel | None]":
         future: asyncio.Future[BaseModel | None] = loop.create_future()
         # A daemon: a disowned thread must not keep the process from ending.
         self._thread = threading.Thread(
@@ -228,6 +209,22 @@ class _Thread(_Run):
         job = self._execution.job
         log.warning("job %s runs in a thread, which cannot be stopped; it is disowned", job.id, extra=about(job))
         self._disown()
+
+
+async def _contained(
+    execution: Execution, function: Callable[..., Any], arguments: tuple[Any, ...], begun: list[Any]
+) -> BaseModel | None:
+    """A handler as a task; its coroutine goes into `begun`. Knows no `_Run`: its frame is held by what it raises."""
+    _concern(execution)  # of the task's own context, and of what it starts
+    begun.append(function(*arguments))
+    try:
+        return await begun[0]  # type: ignore[no-any-return]
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise HandlerExit(f"the handler raised {error!r}") from error
+
+
+def _nothing() -> None:
+    """Nothing runs any more that could be stopped."""
 
 
 def _concern(execution: Execution) -> None:
@@ -263,6 +260,10 @@ def _settle_from_thread(
         log.info("a disowned thread returned after the worker's end")
 
 
+def _succeeded(future: "asyncio.Future[BaseModel | None]") -> bool:
+    return not future.cancelled() and future.exception() is None
+
+
 def _stopped(execution: Execution, frames: str) -> Outcome:
     match execution.intent:
         case Intent.DEADLINE:
@@ -276,21 +277,30 @@ def _stopped(execution: Execution, frames: str) -> Outcome:
             return Returned(Verdict.RELEASED, "the worker shut down")
 
 
-def _outcome(execution: Execution, context: BoundContext | None, value: object, error: BaseException | None) -> Outcome:
-    if error is None:
-        if context is not None and context.completed_in:
-            return Succeeded(completed_in=True)
-        return _NOTHING if value is None else _success(value, execution.redactor)
-    match error:
+def _outcome(execution: Execution, context: BoundContext | None, future: "asyncio.Future[BaseModel | None]") -> Outcome:
+    match error := _error(future):
+        case None:
+            if context is not None and context.completed_in:
+                return Succeeded(completed_in=True)
+            value = future.result()
+            return _NOTHING if value is None else _success(value, execution.redactor)
         case Snooze():
             return Snoozed(error.delay)
         case LeaseLost():
             return Returned(Verdict.LEASE_LOST, "complete_in found that the job belongs to another claim")
         case asyncio.CancelledError() if execution.intent is not None:
             return _stopped(execution, "")
-        case _:  # also a handler's own cancellation, and SystemExit, which must not end the worker
+        case _:  # also one that cancelled itself
             permanent = isinstance(error, (PermanentError, *execution.handler.task.permanent_errors))
             return Failed(describe(error, execution.redactor), permanent=permanent)
+
+
+def _error(future: "asyncio.Future[BaseModel | None]") -> BaseException | None:
+    """What it ended with. Raised once more, by `result`, it would hold the frame that holds the future."""
+    try:
+        return future.exception()
+    except asyncio.CancelledError as cancelled:
+        return cancelled
 
 
 def _success(value: object, redactor: Redactor) -> Outcome:

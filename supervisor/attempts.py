@@ -236,7 +236,7 @@ class Attempts:
         if execution.redactor:
             report = redacted(report, execution.redactor)
         outcome = report.outcome
-        if isinstance(outcome, _BAD_ENDS) and outcome.error.message:
+        if isinstance(outcome, _BAD_ENDS):
             _log_end(execution.job, outcome.verdict, outcome.error)
         if execution.span is not None:
             execution.span.end(report)
@@ -262,7 +262,7 @@ class Attempts:
 def _log_end(job: ClaimedJob, verdict: Verdict, error: JobError) -> None:
     places = _PLACE.findall(error.frames)
     where = " at {}:{} in {}".format(*places[-1]) if places else ""
-    told = f"{error.type}: {error.message}{where}"
+    told = f"{error.type}: {error.message}{where}" if error.message else f"{error.type}{where}"
     log.warning(
         "job %s (%s) attempt %s of %s %s: %s",
         job.id,

@@ -14,6 +14,8 @@ from contextlib import AbstractAsyncContextManager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import psycopg
+
 from jobs.app import App
 from jobs.claim import ClaimedJob
 from jobs.database import Database
@@ -202,10 +204,15 @@ class Worker:
 
     async def _release_unknown(self) -> None:
         while True:
-            with suppress(DatabaseUnavailable):
+            try:
                 await self._worker.claims.release_unknown()
+            except DatabaseUnavailable:
+                await asyncio.sleep(WATCH_SECONDS)
+            except psycopg.Error as error:
+                log.error("claims whose answer is not known are left to a rescue: %s", error)
                 return
-            await asyncio.sleep(WATCH_SECONDS)
+            else:
+                return
 
     async def _close(self) -> None:
         """Release everything, also after a start that failed; never hang on a database that does not answer."""

@@ -17,8 +17,9 @@ means that releases older than schema 12 cannot work with it.
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import LiteralString, cast
+
+NEWEST = 16  # told here, so that a worker which compares it with its database's need not read them all
 
 _STEP = re.compile(r"^-- step: (.*)\n", re.MULTILINE)
 _NEEDS = re.compile(r"^-- needs: (\d+)$", re.MULTILINE)
@@ -76,13 +77,11 @@ def parse(name: str, text: LiteralString) -> Migration:
 
 def migrations() -> list[Migration]:
     """All migrations of this release, in order."""
-    return [parse(file.stem, file.read_text(encoding="utf-8")) for file in _files()]
+    from importlib.resources import files  # which an idle worker would keep for nothing
 
-
-def newest_version() -> int:
-    """The version of the last of them, of which none is read for that."""
-    return int(_files()[-1].name[:4])
-
-
-def _files() -> list[Path]:
-    return sorted(Path(__file__).parent.glob("*.sql"))
+    found = [
+        parse(entry.name.removesuffix(".sql"), entry.read_text(encoding="utf-8"))
+        for entry in files(__name__).iterdir()
+        if entry.name.endswith(".sql")
+    ]
+    return sorted(found, key=lambda migration: migration.version)

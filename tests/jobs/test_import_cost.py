@@ -1,7 +1,12 @@
 """What a service pays for `import jobs`: the import it needs to enqueue must stay small for good."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+ROOT = Path(__file__).parent.parent.parent
 
 # Every module at the top level outside the standard library that `import jobs` may load. A driver comes with the
 # connection that the service already holds.
@@ -53,3 +58,20 @@ def test_importing_jobs_loads_no_event_loop() -> None:
     look = "import sys, jobs; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60)
     assert not {"asyncio", "ssl"} & set(done.stdout.split())
+
+
+def test_the_statements_and_migrations_are_found_in_a_zip(tmp_path: Path) -> None:
+    """As a service may carry its own code to where it runs."""
+    with ZipFile(tmp_path / "code.zip", "w") as archive:
+        for path in sorted((ROOT / "jobs").rglob("*")):
+            if path.suffix in (".py", ".sql"):
+                archive.write(path, path.relative_to(ROOT))
+    look = (
+        "import jobs; from jobs.sql import statement; from jobs.migrations import NEWEST, migrations; "
+        "print('.zip' in jobs.__file__, 'INSERT' in statement('enqueue'), len(migrations()) == NEWEST)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "code.zip")}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", look], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True"] * 3

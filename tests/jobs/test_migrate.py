@@ -14,6 +14,7 @@ from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from jobs.migrate import ADVISORY_LOCK, SchemaError, check, migrate, migrations, script
+from jobs.migrations import NEWEST
 
 NAMES = [migration.name for migration in migrations()]
 
@@ -194,5 +195,5 @@ def test_another_schema_on_the_search_path_takes_the_tables_and_their_functions_
 
 
 def test_the_versions_are_one_to_n_without_gaps() -> None:
-    assert [migration.version for migration in migrations()] == list(range(1, len(NAMES) + 1))
+    assert [migration.version for migration in migrations()] == list(range(1, NEWEST + 1))
     assert all(migration.name.startswith(f"{migration.version:04}_") for migration in migrations())

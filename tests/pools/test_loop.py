@@ -1,4 +1,4 @@
-"""The one report of a coroutine, however it ends: told within its task, which asyncio itself would tell of later."""
+"""The one report of a coroutine, however it ends."""
 
 import asyncio
 import gc
@@ -58,7 +58,7 @@ async def outcome_of(reports: list[AttemptReport]) -> Outcome:
     return report.outcome
 
 
-@pytest.mark.parametrize(("what", "raised"), [("fail", "ValueError"), ("exit", "SystemExit")])
+@pytest.mark.parametrize(("what", "raised"), [("fail", "ValueError"), ("exit", "pools.loop.HandlerExit")])
 async def test_what_a_coroutine_raises_is_its_outcome(what: str, raised: str) -> None:
     reports: list[AttemptReport] = []
     begin(what, reports)

@@ -66,6 +66,23 @@ def test_a_claim_that_is_on_its_way_when_the_shutdown_begins_is_given_back(bench
         assert bench.job(job_id, "status, attempt, claim") == ("queued", 0, 1)
 
 
+def test_a_shutdown_whose_refunds_the_database_refuses_leaves_them_to_a_rescue(bench: Bench) -> None:
+    """It is an orderly end all the same: nothing that a restart would mend."""
+    bench.db.execute("ALTER TABLE background_attempts ADD CHECK (verdict <> 'released')")
+    with Proxy(bench.url) as proxy:
+        worker = bench.start(proxy.url, WORKER_CALL_TIMEOUT_SECONDS="5", WORKER_LEASE_SECONDS="60", WORKER_LISTEN="off")
+        proxy.swallow(b"on its way")  # its payload stands in the answer to its claim alone
+        job_id = bench.put(AGENT, text="on its way")
+        bench.kit.wait_for(job_id, "running")  # it does not begin
+        worker.signal(signal.SIGTERM)
+        worker.wait_log("drained: draining -> terminating")
+        proxy.cut()
+        proxy.heal()
+        assert worker.wait() == 0
+        assert "are left to a rescue" in worker.text()
+        assert bench.job(job_id, "status") == ("running",)
+
+
 def test_a_cancel_that_races_the_success_leaves_one_terminal_state(bench: Bench) -> None:
     """Scenario 27: a cancel and the end of the job in the same moment, which is searched for, round by round."""
     bench.start()
