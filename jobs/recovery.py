@@ -50,7 +50,8 @@ class Recovery:
     """`unknown_kind_grace`: how long a due job may wait for a live worker that knows its kind.
 
     After the last worker that knew a kind has gone, its jobs wait for `MISSED_SECONDS` at least.
-    `on_rescued` is called with the kind of each lost attempt, once its end is committed.
+    `on_rescued` is called with the kind of each lost attempt, `on_dead` with that of each job that is dead now, once
+    that is committed.
     """
 
     def __init__(
@@ -60,9 +61,11 @@ class Recovery:
         *,
         unknown_kind_grace: timedelta,
         on_rescued: Callable[[str], None] = lambda _: None,
+        on_dead: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._database = database
         self._on_rescued = on_rescued
+        self._on_dead = on_dead
         self._store = store
         self._grace = unknown_kind_grace
         self._last_key = ""
@@ -82,23 +85,25 @@ class Recovery:
         more = True
         while more:
             news: list[HealthNews] = []
-            rescued: list[str] = []
+            rescued: list[tuple[str, Finished]] = []
             batch, more = await self._rescue_batch(passed_over, news, rescued)
             if batch:
                 failpoint(Failpoint.RESCUE_COMMITTED)
             for each in news:
                 tell(each)
-            for kind in rescued:
+            for kind, finished in rescued:
                 self._on_rescued(kind)
+                if finished.status == "dead":
+                    self._on_dead(kind)
             settled += batch
         return settled
 
     async def _rescue_batch(
-        self, passed_over: list[int], news: list[HealthNews], rescued: list[str]
+        self, passed_over: list[int], news: list[HealthNews], rescued: list[tuple[str, Finished]]
     ) -> tuple[int, bool]:
         """Settle one batch; what cannot be settled now joins `passed_over`. Returns how many, and whether to go on.
 
-        What there is to tell, once this has returned and is committed, joins `news`, and the kinds `rescued`.
+        What there is to tell, once this has returned and is committed, joins `news`, and the ends `rescued`.
         """
         settled = waits = 0
         async with self._database.transaction() as session:
@@ -120,7 +125,7 @@ class Recovery:
                     if finished := await self._settle(session, *row):
                         settled += 1
                         if isinstance(finished, Finished):
-                            rescued.append(kind)
+                            rescued.append((kind, finished))
                             if finished.news is not None:
                                 news.append(finished.news)
                     else:
@@ -186,6 +191,8 @@ class Recovery:
         for kind, group in groupby(sorted(rows, key=itemgetter(1, 0)), key=itemgetter(1)):
             buried = list(group)
             self._tell_buried(kind, [row[0] for row in buried], gone=buried[0][2])
+            for _ in buried:
+                self._on_dead(kind)
         return len(rows)
 
     def _tell_buried(self, kind: str, ids: Sequence[int], gone: float | None) -> None:

@@ -183,6 +183,8 @@ class OutcomeWriter:
                     case Finished(status, news):
                         verdict = pending.report.outcome.verdict
                         log.info("job %s %s: %s", fence.id, verdict, status, extra=about(pending.job))
+                        if status == "dead" and self._meter is not None:
+                            self._meter.died(pending.job.kind)
                         if news is not None:
                             tell(news)
                     case Lost():

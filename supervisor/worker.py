@@ -99,9 +99,14 @@ class Worker:
             traced=tracing is not None,
         )
         grace = timedelta(seconds=settings.worker_unknown_kind_grace_seconds)
-        pools = settings.worker_pools
-        self._meter = Meter(pools, [kind for pool in pools for kind in app.kinds(pool)])
-        self._recovery = Recovery(self._database, self._store, unknown_kind_grace=grace, on_rescued=self._on_rescued)
+        self._meter = Meter({pool: app.kinds(pool) for pool in settings.worker_pools})
+        self._recovery = Recovery(
+            self._database,
+            self._store,
+            unknown_kind_grace=grace,
+            on_rescued=lambda kind: self._meter.settled(kind, Verdict.WORKER_LOST),
+            on_dead=self._meter.died,
+        )
         records = timedelta(days=settings.worker_retention_records_days)
         self._retention = RetentionWalk(
             self._database, settings.retention, records=records, on_step=self._meter.removed
@@ -364,9 +369,6 @@ class Worker:
             listener=self._hearing.listener,
         )
         return Vitals(self._settings, parts)
-
-    def _on_rescued(self, kind: str) -> None:
-        self._meter.settled(kind, Verdict.WORKER_LOST)
 
     def _slot_freed(self, pool: Pool, gone: bool) -> None:
         if self._tenure is not None:

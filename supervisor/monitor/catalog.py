@@ -11,6 +11,12 @@ over workers and never the sum.
 from supervisor.monitor.exposition import Family
 
 ATTEMPTS = Family("oomph_attempts_total", "counter", "Attempts that ended here, by verdict.", ("kind", "verdict"))
+DEAD = Family(
+    "oomph_jobs_dead_total",
+    "counter",
+    "Jobs that this worker wrote as dead: after their last attempt, a permanent error, or of a kind that nobody knows.",
+    ("kind",),
+)
 RUN = Family("oomph_attempt_run_seconds", "histogram", "From an attempt's claim to its end.", ("kind",))
 WAIT = Family("oomph_job_wait_seconds", "histogram", "From the moment a job was due to its claim.", ("kind",))
 
@@ -81,7 +87,7 @@ SAMPLE_OK = Family(
 SAMPLE_SECONDS = Family("oomph_queue_sample_seconds", "gauge", "What the last look at the queue took.")
 
 CATALOG = (
-    *(ATTEMPTS, RUN, WAIT, CLAIM, OUTCOME, JOBS_REMOVED, RECORDS_REMOVED, LOOP_LAG, NOTIFY, LEASE, CLOCK),
+    *(ATTEMPTS, DEAD, RUN, WAIT, CLAIM, OUTCOME, JOBS_REMOVED, RECORDS_REMOVED, LOOP_LAG, NOTIFY, LEASE, CLOCK),
     *(SLOTS, SLOTS_IN_USE, CHILDREN, CHILDREN_MEMORY, LARGEST_CHILD, TEMPLATE_UP, TEMPLATE_RESTARTS),
     *(WORKER_MEMORY, WORKER_CPU, READY, INFO),
     *(QUEUED, QUEUED_LIMIT, OLDEST, PAUSED, STREAK, KINDS_LEFT_OUT, SAMPLE_OK, SAMPLE_SECONDS),

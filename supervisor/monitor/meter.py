@@ -5,7 +5,7 @@ A batch is timed and counted as one; of a success no more is done than to keep i
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from jobs.activity import JOB_BOUNDS, PEAK_BOUNDS_MB
 from jobs.claim import ClaimedJob
@@ -21,21 +21,42 @@ FOLD = 500  # successes of a kind that are counted together
 OTHER = "(other)"  # the kinds beyond that, together
 
 
-class KindSeries:
-    """Of one kind. What is sure to happen is told from the start: a rate needs the zero before the first.
+# What only the end of a child is judged to be.
+OF_CHILDREN = frozenset(
+    {
+        Verdict.MEMORY_EXCEEDED,
+        Verdict.OOM_KILLED,
+        Verdict.KILLED,
+        Verdict.CRASHED,
+        Verdict.EXITED,
+        Verdict.VANISHED,
+        Verdict.SPAWN_FAILED,
+    }
+)
 
-    What has succeeded waits in `succeeded_in`, as seconds, to be counted together: `fold` before a look. `peaks` are of
-    attempts with a child. Of these, `peak_mb` is the largest since somebody took it.
+
+class KindSeries:
+    """Of one kind; `child` where its attempts have one. `dead` are jobs, all else is of attempts.
+
+    What can happen is told from the start: a rate needs the zero before the first, and five kills, which pause a kind,
+    may all come between two scrapes. What has succeeded waits in `succeeded_in`, as seconds, to be counted together:
+    `fold` before a look. `peaks` are of attempts with a child. Of these, `peak_mb` is the largest since somebody took
+    it.
     """
 
-    __slots__ = ("limit_mb", "peak_mb", "peaks", "runs", "succeeded", "succeeded_in", "verdicts", "waits")
+    __slots__ = ("dead", "limit_mb", "peak_mb", "peaks", "runs", "succeeded", "succeeded_in", "verdicts", "waits")
 
-    def __init__(self) -> None:
+    def __init__(self, *, child: bool = False) -> None:
         self.waits = Histogram(JOB_BOUNDS)
         self.runs = Histogram(JOB_BOUNDS)
         self.succeeded = 0  # apart from the others, because to look up an enum costs as much as all the rest
         self.succeeded_in: list[float] = []
-        self.verdicts = {Verdict.FAILED: 0}
+        self.verdicts: dict[Verdict, int] = {
+            verdict: 0
+            for verdict in Verdict
+            if verdict is not Verdict.SUCCEEDED and (child or verdict not in OF_CHILDREN)
+        }
+        self.dead = 0
         self.peaks: Histogram | None = None
         self.peak_mb: float | None = None
         self.limit_mb: int | None = None
@@ -64,12 +85,17 @@ class KindSeries:
 
 
 class Meter:
-    """One for the life of the process. `clock_offset` is how many seconds the database's clock is ahead."""
+    """One for the life of the process: for these kinds of each pool that is served.
 
-    def __init__(self, pools: Iterable[Pool], kinds: Iterable[str]) -> None:
+    `clock_offset` is how many seconds the database's clock is ahead.
+    """
+
+    def __init__(self, kinds: Mapping[Pool, Iterable[str]]) -> None:
         self.clock_offset = 0.0
-        self.kinds = {kind: KindSeries() for kind in kinds}
-        self.claims = {pool: Histogram(CALL_BOUNDS) for pool in pools}
+        self.kinds = {
+            kind: KindSeries(child=pool is Pool.INGEST) for pool, of_pool in kinds.items() for kind in of_pool
+        }
+        self.claims = {pool: Histogram(CALL_BOUNDS) for pool in kinds}
         self.writes = Histogram(CALL_BOUNDS)
         self.lag = Histogram(LAG_BOUNDS)
         self.jobs_removed = Counter(succeeded=0, dead=0, cancelled=0)
@@ -103,6 +129,10 @@ class Meter:
         """An attempt ended that did not run here, or never ran."""
         verdicts = self._series(kind).verdicts
         verdicts[verdict] = verdicts.get(verdict, 0) + 1
+
+    def died(self, kind: str) -> None:
+        """A job is dead."""
+        self._series(kind).dead += 1
 
     def wrote(self, seconds: float) -> None:
         """One statement with outcomes took so long."""

@@ -17,6 +17,7 @@ def tell_meter(page: Page, meter: Meter) -> None:
         for verdict, count in ((Verdict.SUCCEEDED, series.succeeded), *series.verdicts.items())
     ]
     page.add(catalog.ATTEMPTS, verdicts)
+    page.add(catalog.DEAD, [((kind,), series.dead) for kind, series in kinds])
     page.add_histograms(catalog.RUN, [((kind,), series.runs) for kind, series in kinds])
     page.add_histograms(catalog.WAIT, [((kind,), series.waits) for kind, series in kinds])
     page.add_histograms(catalog.CLAIM, [((pool,), claims) for pool, claims in meter.claims.items()])

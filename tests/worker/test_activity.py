@@ -83,7 +83,7 @@ def test_an_attempt_of_a_lost_worker_is_counted_by_who_rescues_it(bench: Bench) 
 
 @pytest.fixture
 def meter() -> Meter:
-    return Meter([Pool.SYSTEM], ["note", "letter"])
+    return Meter({Pool.SYSTEM: ["note", "letter"]})
 
 
 def job(kind: str = "note") -> ClaimedJob:

@@ -102,12 +102,13 @@ def test_health_follows_the_signs(name: str) -> None:
 
 
 def test_kinds_of_anybody_share_one_series_beyond_the_limit() -> None:
-    meter, page = Meter([Pool.AGENT], ["ours"]), Page()
+    meter, page = Meter({Pool.AGENT: ["ours"]}), Page()
     for number in range(2 * MAX_KINDS):
         meter.settled(f"kind {number}", Verdict.WORKER_LOST)
     tell_meter(page, meter)
     (attempts,) = (each for each in text_string_to_metric_families(page.text()) if each.name == "oomph_attempts")
     lost = {each.labels["kind"]: each.value for each in attempts.samples if each.labels["verdict"] == "worker_lost"}
+    assert lost.pop("ours") == 0
     assert len(lost) == MAX_KINDS
     assert lost[OTHER] == MAX_KINDS + 1
     assert sum(lost.values()) == 2 * MAX_KINDS

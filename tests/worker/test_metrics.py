@@ -62,11 +62,24 @@ def test_jobs_show_while_they_run_and_when_they_have_ended(bench: Bench) -> None
 
 def test_a_killed_child_shows_in_its_verdict(bench: Bench) -> None:
     _, seen = watched(bench, WORKER_PAUSE_AFTER_KILLS="3")
+    told = {tuple(sample.labels.values()) for sample in seen.families()["oomph_attempts"].samples}
+    assert seen.value("oomph_attempts_total", kind="deadly", verdict="killed") == 0  # a rate needs it
     bench.wait(bench.put(DEADLY, "be killed"), "dead")
     # It is counted once the commit is answered, and seen by others before.
     assert seen.wait_value("oomph_attempts_total", 3, kind="deadly", verdict="killed") == 3
+    assert {tuple(sample.labels.values()) for sample in seen.families()["oomph_attempts"].samples} == told
     assert seen.wait_value("oomph_kind_paused", 1, kind="deadly") == 1
     assert seen.value("oomph_kind_paused", kind="ingest-work") == 0
+
+
+def test_dead_jobs_are_counted_and_failures_that_are_tried_again_are_not(bench: Bench) -> None:
+    _, seen = watched(bench, WORKER_UNKNOWN_KIND_GRACE_SECONDS="0")
+    assert seen.value("oomph_jobs_dead_total", kind="agent-work") == 0
+    bench.wait(bench.put(AGENT, "fail once"), "succeeded")
+    bench.wait(bench.put(AGENT, "fail"), "dead")
+    assert seen.wait_value("oomph_jobs_dead_total", 1, kind="agent-work") == 1
+    bench.db.execute("INSERT INTO background_jobs (kind, pool, payload) VALUES ('nobodys', 'system', '{}')")
+    assert seen.wait_value("oomph_jobs_dead_total", 1, kind="nobodys") == 1
 
 
 def test_the_queue_shows_by_state(bench: Bench) -> None:
@@ -102,6 +115,7 @@ def test_a_worker_that_is_rescued_shows_as_lost(bench: Bench) -> None:
     _, seen = watched(bench, WORKER_POOLS="system")
     first.signal(signal.SIGKILL)
     assert seen.wait_value("oomph_attempts_total", 1, kind="agent-work", verdict="worker_lost") == 1
+    assert seen.value("oomph_jobs_dead_total", kind="agent-work") == 0
 
 
 def test_a_frozen_database_makes_a_worker_unready_but_not_dead(bench: Bench) -> None:
