@@ -20,6 +20,7 @@ class Next(StrEnum):
     KEY = "the running job of its concurrency key"
     RESUME = "its kind, which is paused"
     WORKER = "a worker that knows its kind"  # without one it is dead after a while: jobs/sql/bury_unknown.sql
+    POOL = "a worker that serves its pool"
     NOTHING = "nothing"  # it has ended
 
 
@@ -44,7 +45,7 @@ def standing(db: Any, job_id: int) -> Any:
 
 def _standing(job_id: int) -> Program[Standing | None]:
     rows = yield Statement(statement("job_standing"), {"id": job_id, "limit": MAX_BEFORE})
-    status, is_blocked, is_later, is_paused, live_workers, holder_id, before_ids, ahead = rows[0]
+    status, is_blocked, is_later, is_paused, live_workers, holder_id, before_ids, ahead, is_served = rows[0]
     if status is None:
         return None
     if status != "queued":
@@ -54,6 +55,7 @@ def _standing(job_id: int) -> Program[Standing | None]:
         (is_blocked, Next.KEY),
         (is_later, Next.TIME),
         (not live_workers, Next.WORKER),
+        (not is_served, Next.POOL),
         (holder_id is not None, Next.KEY),
     ):
         if waits:

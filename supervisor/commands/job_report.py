@@ -10,12 +10,17 @@ from supervisor.commands.output import print_facts, print_json, printable, shown
 
 if TYPE_CHECKING:
     from jobs.reports import AttemptRow, JobReport, JobRow
+    from jobs.standing import Standing
 
 Facts = Iterator[tuple[str, object]]
 
 
-def print_report(report: "JobReport", *, as_json: bool) -> None:
-    """Print a job with its attempts. As JSON: the job's columns, where it runs, and `attempts`, an array of objects."""
+def print_report(report: "JobReport", standing: "Standing | None", *, as_json: bool) -> None:
+    """Print a job with its attempts; `standing` None where it is gone since.
+
+    As JSON: the job's columns, where it runs, what it waits for, and `attempts`, an array of objects.
+    """
+    waits_for = standing.next if standing and report.job.status == "queued" else None
     if as_json:
         job = {field.name: getattr(report.job, field.name) for field in dataclasses.fields(report.job)}
         worker = report.worker
@@ -24,10 +29,10 @@ def print_report(report: "JobReport", *, as_json: bool) -> None:
             "worker_pid": worker and worker.pid,
             "process_title": report.process_title,
         }
-        print_json({**job, **runs, "attempts": report.attempts})
+        print_json({**job, **runs, "waits_for": waits_for, "attempts": report.attempts})
         return
     typer.echo(f"Job {report.job.id}: {printable(report.job.kind)}, {report.job.status}")
-    print_facts(_about_job(report.job, report.runs), indent="  ")
+    print_facts(_about_job(report.job, report.runs, standing if waits_for else None), indent="  ")
     for attempt in report.attempts:
         charged = "charged" if attempt.charged else "not charged"
         kill = ", counts as a kill" if attempt.is_kill else ""
@@ -37,7 +42,7 @@ def print_report(report: "JobReport", *, as_json: bool) -> None:
         typer.echo("\nNo attempt has failed.")
 
 
-def _about_job(job: "JobRow", runs: str | None) -> Facts:
+def _about_job(job: "JobRow", runs: str | None, standing: "Standing | None") -> Facts:
     yield "pool", job.pool
     yield "priority", {0: "interactive", 1: "default", 2: "bulk"}.get(job.priority, job.priority)
     yield "attempts", f"{job.attempt} of {job.max_attempts}, {span(job.timeout)} each"
@@ -53,8 +58,7 @@ def _about_job(job: "JobRow", runs: str | None) -> Facts:
     yield "schedule", f"{job.schedule}, occurrence {shown(job.occurrence)} UTC" if job.schedule else None
     yield "created (UTC)", job.created_at
     yield "due (UTC)", job.run_after if job.status == "queued" else None
-    if job.status == "queued" and job.kind_paused:
-        yield "waits", "its kind is paused: `oomph kinds list` tells why"
+    yield "waits for", standing and _told_wait(job, standing)
     yield "started (UTC)", job.started_at
     yield "finished (UTC)", job.finished_at
     yield "cancel asked (UTC)", job.cancel_requested_at
@@ -64,6 +68,18 @@ def _about_job(job: "JobRow", runs: str | None) -> Facts:
     yield "payload", job.payload
     yield "result", job.result
     yield from _about_error(job.error)
+
+
+def _told_wait(job: "JobRow", standing: "Standing") -> str:
+    from jobs.standing import Next
+
+    told = {
+        Next.RESUME: "; `oomph kinds list` tells why",
+        Next.WORKER: f"; start one whose app has a handler for {job.kind}",
+        Next.POOL: "; start one, or let one serve it as well (WORKER_POOLS)",
+        Next.KEY: "" if standing.holder_id is None else f": job {standing.holder_id}",
+    }
+    return f"{standing.next}{told.get(standing.next, '')}"
 
 
 def _about_attempt(attempt: "AttemptRow") -> Facts:

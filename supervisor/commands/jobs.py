@@ -26,6 +26,7 @@ from supervisor.errors import CommandError
 
 if TYPE_CHECKING:
     from jobs.reports import JobReport, JobRow
+    from jobs.standing import Standing
 
 jobs = typer.Typer(help="Jobs and what happened to them.", no_args_is_help=True)
 
@@ -100,12 +101,14 @@ def show_job(
 ) -> None:
     """Show a job: payload, result, every failed attempt."""
     from jobs import reports
+    from jobs.standing import standing
 
     with connected(database, embedded) as connection:
         report: JobReport | None = reports.show_job(connection, job_id)
+        stands: Standing | None = standing(connection, job_id)
     if report is None:
         raise CommandError(f"job {job_id} does not exist")
-    print_report(report, as_json=as_json)
+    print_report(report, stands, as_json=as_json)
 
 
 @jobs.command("retry")

@@ -151,6 +151,26 @@ def test_show_says_where_a_running_job_can_be_found(oomph: Oomph, insert: Insert
         assert (shown["host"], shown["worker_pid"], shown["process_title"]) == (None, None, None)
 
 
+def test_show_says_what_a_queued_job_waits_for(oomph: Oomph, insert: Insert, db: Connection) -> None:
+    db.execute("INSERT INTO background_kinds (kind, pool) VALUES ('greet', 'system'), ('parse', 'ingest')")
+    db.execute(
+        "INSERT INTO background_workers (id, host, pid, version, pools, kinds, lease_until)"
+        " VALUES (gen_random_uuid(), 'web-1', 4711, '1', '{system}', '{greet,parse}', now() + interval '1 minute')"
+    )
+    holder = insert(status="running", concurrency_key="k", worker_id=uuid.uuid4())
+    for job_id, told, next_step in (
+        (insert(), "a free slot", ""),
+        (insert(concurrency_key="k", blocked=True), "the running job of its concurrency key", f": job {holder}"),
+        (insert(kind="parse", pool="ingest"), "a worker that serves its pool", "WORKER_POOLS"),
+        (insert(kind="odd"), "a worker that knows its kind", "start one whose app has a handler for odd"),
+    ):
+        out = oomph("jobs", "show", str(job_id)).out
+        assert re.search(rf"waits for +{told}.*{next_step}", out), out
+        assert oomph("jobs", "show", str(job_id), "--json").json["waits_for"] == told
+    assert "waits for" not in oomph("jobs", "show", str(holder)).out
+    assert oomph("jobs", "show", str(holder), "--json").json["waits_for"] is None
+
+
 def test_show_refuses_an_unknown_job(oomph: Oomph) -> None:
     assert "job 77 does not exist" in oomph("jobs", "show", "77").refused()
 
@@ -211,8 +231,8 @@ def test_a_job_of_a_paused_kind_says_what_it_waits_for(oomph: Oomph, insert: Ins
     lines = oomph("jobs", "list").out.splitlines()[1:]
     assert [line.endswith("its kind is paused") for line in lines] == [False, True, False, False]
     assert lines[2].endswith("its kind is paused; Crashed: SIGSEGV")
-    assert "its kind is paused" in oomph("jobs", "show", str(job_id)).out
-    assert "its kind is paused" not in oomph("jobs", "show", str(other)).out
+    assert "its kind, which is paused" in oomph("jobs", "show", str(job_id)).out
+    assert "is paused" not in oomph("jobs", "show", str(other)).out
     assert [row["kind_paused"] for row in oomph("jobs", "list", "--json").json] == [False, True, True, True]
 
 

@@ -7,7 +7,7 @@ import pytest
 from jobs.standing import Next, Standing, standing
 from jobs.store import JobStore
 from tests.jobs.callers import CALLERS, settle
-from tests.jobs.lab import Connection, add, hire
+from tests.jobs.lab import Connection, add, expire, hire
 from tests.jobs.test_control import CONNECTIONS
 
 
@@ -27,6 +27,22 @@ async def test_each_reason_to_wait_is_told(db: Connection, store: JobStore) -> N
     assert {standing(db, job_id).next for job_id in ended} == {Next.NOTHING}
     assert standing(db, paused).next is Next.RESUME
     assert standing(db, 10**9) is None
+
+
+async def test_a_job_of_a_pool_that_nobody_serves_waits_for_a_worker_that_does(db: Connection, store: JobStore) -> None:
+    worker = await hire(store)
+    db.execute("UPDATE background_workers SET pools = '{system}' WHERE id = %s", [worker.id])
+    (parcel,) = add(db, kind="parcel", pool="ingest")
+    (note,) = add(db)
+    (misplaced,) = add(db, pool="ingest")
+    assert standing(db, parcel).next is Next.POOL
+    assert standing(db, note).next is standing(db, misplaced).next is Next.CLAIM
+    other = await hire(store, tasks=())
+    assert standing(db, parcel).next is Next.POOL  # it serves the pool and does not know the kind
+    db.execute("UPDATE background_workers SET kinds = '{parcel}' WHERE id = %s", [other.id])
+    assert standing(db, parcel).next is Next.CLAIM
+    expire(db, other)
+    assert standing(db, parcel).next is Next.POOL
 
 
 async def test_what_is_before_a_job_in_its_key(db: Connection, store: JobStore) -> None:

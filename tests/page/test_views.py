@@ -163,6 +163,13 @@ def test_a_queued_job_tells_what_it_waits_for(browser: Browser, insert: Insert, 
     assert f'<a href="/jobs/{before}">' in html
 
 
+def test_a_queued_job_tells_that_nobody_serves_its_pool(browser: Browser, insert: Insert, db: Db) -> None:
+    db.execute("INSERT INTO background_kinds (kind, pool) VALUES ('greet', 'ingest')")
+    add_worker(db)
+    html = browser.get(f"/jobs/{insert(pool='ingest')}").text
+    assert "It waits for a worker that serves its pool. Start one" in html
+
+
 def test_a_running_job_says_where_it_can_be_found(browser: Browser, insert: Insert, db: Db) -> None:
     add_worker(db)
     child = insert(status="running", pool="ingest", attempt=2, worker_id=WORKER)
