@@ -16,6 +16,7 @@ from jobs.queue_sample import COUNT_LIMIT, MAX_KINDS
 from jobs.sql import statement
 
 RECENT = timedelta(minutes=5)
+MAX_UNDECLARED = 50  # kinds: who misspells one misspells few
 MAX_RECENT_ROWS = 6 * (MAX_KINDS + 1)  # five whole minutes and the present one
 
 
@@ -39,28 +40,40 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class KindOverview:
-    """One declared kind. `pool` is empty until a worker has declared it."""
+    """One kind. Of one that no worker has declared, `pool` is that of a job, or empty where somebody paused it."""
 
     kind: str
     pool: str
     paused: bool
     kill_streak: int
     load: Load
+    is_declared: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """One look. A count of a kind that is `count_limit` means: or more. `left_out` kinds are not in it."""
+    """One look. A count of a kind that is `count_limit` means: or more. `left_out` kinds are not in it.
+
+    Nor are those undeclared after the first `MAX_UNDECLARED`. `workers` live, and serve the pools `served`.
+    """
 
     kinds: Sequence[KindOverview]
     left_out: int
     count_limit: int
     recent_seconds: float
+    workers: int
+    served: Sequence[str]
 
     def pools(self) -> dict[str, Load]:
         """The kinds of each pool together."""
         by_pool = groupby(sorted(self.kinds, key=lambda kind: kind.pool), key=lambda kind: kind.pool)
         return {pool: _together([kind.load for kind in kinds]) for pool, kinds in by_pool}
+
+    def unserved(self) -> dict[str, int]:
+        """The pools with due jobs that no live worker serves, and how many are due in each."""
+        return {
+            pool: load.due for pool, load in self.pools().items() if load.due and pool and pool not in self.served
+        }
 
 
 def overview(db: Any) -> Any:
@@ -70,6 +83,11 @@ def overview(db: Any) -> Any:
 
 def _overview() -> Program[Overview]:
     rows = yield Statement(statement("overview"), {"kinds": MAX_KINDS, "limit": COUNT_LIMIT})
+    count_limit = rows[0][5] if rows else COUNT_LIMIT
+    others = yield Statement(statement("undeclared"), {"kinds": MAX_UNDECLARED, "limit": count_limit})
+    if others:
+        count_limit = min(count_limit, others[0][2])
+    live = yield Statement(statement("live_workers"), {})
     recent = yield Statement(statement("recent_activity"), {"span": RECENT, "limit": MAX_RECENT_ROWS})
     succeeded: dict[str, int] = {}
     failed: dict[str, int] = {}
@@ -79,17 +97,25 @@ def _overview() -> Program[Overview]:
                 succeeded[kind] = succeeded.get(kind, 0) + count
             elif verdict in FAILURES:
                 failed[kind] = failed.get(kind, 0) + count
+
+    def load_of(kind: str, *counts: int, age: float | None) -> Load:
+        bounded = [min(count, count_limit) for count in counts]
+        return Load(*bounded, max(0.0, age or 0.0), succeeded.get(kind, 0), failed.get(kind, 0))
+
     kinds = []
     for kind, pool, paused, streak, _, _, due, scheduled, blocked, running, dead, age in rows:
-        load = Load(
-            *(due, scheduled, blocked, running, dead, max(0.0, age or 0.0)), succeeded.get(kind, 0), failed.get(kind, 0)
-        )
-        kinds.append(KindOverview(kind, pool, paused, streak, load))
+        load = load_of(kind, due, scheduled, blocked, running, dead, age=age)
+        kinds.append(KindOverview(kind, pool, paused, streak, load, is_declared=pool != ""))
+    for kind, pool, _, due, scheduled, dead, age in others:
+        load = load_of(kind, due, scheduled, 0, 0, dead, age=age)
+        kinds.append(KindOverview(kind, pool, False, 0, load, is_declared=False))
     return Overview(
         kinds,
         left_out=rows[0][4] - len(rows) if rows else 0,
-        count_limit=rows[0][5] if rows else COUNT_LIMIT,
+        count_limit=count_limit,
         recent_seconds=recent[0][2] if recent else RECENT.total_seconds(),
+        workers=live[0][0],
+        served=live[0][1],
     )
 
 

@@ -37,6 +37,11 @@ def add_attempt(db: Db, job_id: int, **columns: Any) -> None:
     add(db, "attempts", job_id=job_id, **{**usual, **columns})
 
 
+def text_of(html: str) -> str:
+    """What stands in it, without its elements."""
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
 def add_worker(db: Db) -> None:
     db.execute(
         "INSERT INTO background_workers (id, host, pid, version, pools, kinds, lease_until) "
@@ -68,6 +73,42 @@ def test_the_overview_tells_what_needs_somebody(browser: Browser, insert: Insert
     assert "host-7" in html
     assert "system 3/10" in html
     assert ">down<" in html
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_the_overview_tells_which_pools_with_due_jobs_nobody_serves(
+    lives: bool, browser: Browser, insert: Insert, db: Db
+) -> None:
+    db.execute("INSERT INTO background_kinds (kind, pool) VALUES ('greet', 'system'), ('read-scan', 'ingest')")
+    insert(kind="read-scan", pool="ingest")
+    insert(kind="read-scan", pool="ingest")
+    insert(kind="later", pool="agent", run_after="infinity")
+    insert()
+    if lives:
+        add_worker(db)
+    html = text_of(browser.get("/").text)
+    next_step = "Start one, or let one serve it as well" if lives else "No worker lives at all: oomph worker starts one."
+    assert f"No live worker serves the pool ingest , 2 jobs are due. {next_step}" in html
+    assert ("No live worker serves the pool system , 1 job is due." in html) is not lives
+    assert "serves the pool agent" not in html
+
+
+def test_a_kind_that_no_worker_has_declared_is_in_the_overview_and_has_a_page(
+    browser: Browser, insert: Insert, db: Db
+) -> None:
+    db.execute("INSERT INTO background_kinds (kind, pool) VALUES ('greet', 'system')")
+    job_id = insert(kind="gret & co", status="dead")
+    html = browser.get("/").text
+    group = html[html.index('id="pool-system"') :]
+    assert re.search(r"greet on .* gret &amp; co not declared 0", text_of(group))
+    assert 'href="/jobs?kind=gret%20%26%20co&amp;status=dead"' in group
+    (link,) = re.findall(r'href="(/kind\?name=gret[^"]+)"', html)
+    assert link in browser.get(f"/jobs/{job_id}").text
+    html = browser.get(link).text
+    assert heading(html) == "gret &amp; co"
+    assert "No worker has declared this kind." in html
+    assert 'href="/jobs?kind=gret%20%26%20co&amp;status=dead"' in html
+    assert "resume" not in html
 
 
 def test_jobs_are_filtered_searched_and_turned_over(browser: Browser, insert: Insert) -> None:
@@ -243,7 +284,6 @@ def test_what_does_not_exist_is_said(browser: Browser) -> None:
     for path in (
         "/jobs/99",
         "/jobs/99999999999999999999",
-        "/kind?name=odd",
         "/kind",
         "/nowhere",
         "/jobs/1/files/x.txt",

@@ -11,7 +11,7 @@ from supervisor.page.access import Refused
 from supervisor.page.charts import merged
 from supervisor.page.reading import Session
 from supervisor.page.view import Params, View
-from supervisor.page.views.questions import found, one_of, word
+from supervisor.page.views.questions import one_of, word
 
 PASTS = ("3", "24", "168")  # hours
 DEFAULT_PAST = "24"
@@ -27,9 +27,10 @@ class KindQuestion:
 
 @dataclass(frozen=True, slots=True)
 class KindShown:
-    """One kind, and how its attempts went."""
+    """One kind, and how its attempts went. `kind` is None where no worker has declared it and nobody paused it."""
 
-    kind: KindRow
+    name: str
+    kind: KindRow | None
     past: Sequence[ActivityPoint]
 
 
@@ -50,9 +51,11 @@ def _ask(params: Params) -> KindQuestion:
 
 
 async def _read(session: Session, question: KindQuestion) -> KindShown:
-    kind: KindRow = found(await reports.show_kind(session.connection, question.name), f"The kind {question.name}")
+    kind: KindRow | None = await reports.show_kind(session.connection, question.name)
+    if kind is None:
+        return KindShown(question.name, None, [])
     past: list[ActivityPoint] = await activity(session.connection, kind=kind.kind, span=timedelta(hours=question.hours))
-    return KindShown(kind, merged(past))
+    return KindShown(kind.kind, kind, merged(past))
 
 
 KINDS = View("/kinds", "kinds.html", _ask_all, _read_all)

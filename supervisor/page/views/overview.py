@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from jobs import overview, reports
 from jobs.activity import ActivityPoint, activity
-from jobs.overview import KindOverview, Load, Overview
+from jobs.overview import MAX_UNDECLARED, KindOverview, Load, Overview
 from jobs.reports import KindRow, NoticeRow, WorkerRow
 from supervisor.page.reading import Session
 from supervisor.page.view import Params, View
@@ -27,6 +27,7 @@ class Line:
     failed: float | None
     paused: bool = False
     kill_streak: int = 0
+    is_declared: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,14 @@ class PoolLines:
 
 @dataclass(frozen=True, slots=True)
 class OverviewShown:
-    """The overview. A count of `count_limit` means: or more."""
+    """The overview. A count of `count_limit` means: or more. `unserved` pools have so many due jobs and no live worker."""
 
     pools: Sequence[PoolLines]
     left_out: int
+    has_more_undeclared: bool
     count_limit: int
+    live_workers: int
+    unserved: dict[str, int]
     paused: Sequence[KindRow]
     unread: Sequence[NoticeRow]
     workers: Sequence[WorkerRow]
@@ -72,7 +76,10 @@ async def _read(session: Session, _: None) -> OverviewShown:
     return OverviewShown(
         pools=by_pool,
         left_out=found.left_out,
+        has_more_undeclared=sum(not kind.is_declared for kind in found.kinds) >= MAX_UNDECLARED,
         count_limit=found.count_limit,
+        live_workers=found.workers,
+        unserved=found.unserved(),
         paused=[kind for kind in kinds if kind.paused_at is not None],
         unread=unread,
         workers=workers,
@@ -81,10 +88,11 @@ async def _read(session: Session, _: None) -> OverviewShown:
 
 
 def _of_kind(kind: KindOverview, at: datetime, minutes: float) -> Line:
-    return _line(kind.kind, kind.load, at, minutes, paused=kind.paused, kill_streak=kind.kill_streak)
+    line = _line(kind.kind, kind.load, at, minutes)
+    return replace(line, paused=kind.paused, kill_streak=kind.kill_streak, is_declared=kind.is_declared)
 
 
-def _line(name: str, load: Load, at: datetime, minutes: float, *, paused: bool = False, kill_streak: int = 0) -> Line:
+def _line(name: str, load: Load, at: datetime, minutes: float) -> Line:
     """Without what differs from look to look: two looks at the same thing have to be equal."""
     ended = load.succeeded + load.failed
     oldest = at - timedelta(seconds=load.oldest_age) if load.oldest_age >= 1 else None
@@ -94,8 +102,6 @@ def _line(name: str, load: Load, at: datetime, minutes: float, *, paused: bool =
         oldest=oldest and (oldest + timedelta(milliseconds=500)).replace(microsecond=0),
         rate=_two_digits(ended / minutes),
         failed=100 * load.failed / ended if ended else None,
-        paused=paused,
-        kill_streak=kill_streak,
     )
 
 
