@@ -3,6 +3,7 @@
 -- did know is only missed, as while that worker is restarted beside others: its jobs wait also until the kind was missed
 -- for as long as `missed`, by workers that live, so that the first one after a night without any does not end them. One of
 -- which nobody kept since when (its workers were of an older release) is missed from now on.
+-- The owners are told of a kind that no worker ever declared, once a day.
 -- Walks the queued kinds one by one through the claim index, and looks at jobs of those alone that are over. Workers publish
 -- what they know.
 WITH RECURSIVE queued_kind AS (
@@ -43,18 +44,33 @@ WITH RECURSIVE queued_kind AS (
               FOR UPDATE SKIP LOCKED
            ) AS due
      LIMIT %(limit)s
+), buried AS (
+    UPDATE background_jobs AS job
+       SET status = 'dead', finished_at = clock_timestamp(),
+           error = jsonb_build_object('type', 'UnknownKind', 'frames', '',
+                                      'message', 'no live worker knows the kind ' || job.kind || CASE
+                                      WHEN victim.gone_at IS NULL THEN ', and none ever did: start one whose app has a '
+                                      'handler for it, or enqueue by its right name; then retry this job. Where services '
+                                      'name kinds before any worker knows them, WORKER_UNKNOWN_KIND_GRACE_SECONDS lets '
+                                      'such jobs wait'
+                                      ELSE '; the last one that did has been gone for '
+                                      || floor(extract(epoch FROM clock_timestamp() - victim.gone_at) / 60)
+                                      || ' minutes: start one whose app has a handler for it, then retry this job. '
+                                      'WORKER_UNKNOWN_KIND_GRACE_SECONDS lets such jobs wait for longer' END)
+      FROM victim
+     WHERE job.id = victim.id AND EXISTS (SELECT 1 FROM live)
+    RETURNING job.id, job.kind::text AS kind, extract(epoch FROM clock_timestamp() - victim.gone_at)::float8 AS gone
+), told AS (
+    INSERT INTO background_notices (event, severity, subject, body)
+    SELECT format('undeclared-kind:%%s:%%s', kind, to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD')),
+           'warning', format('jobs of the kind %%s are dead: no worker ever declared it', kind),
+           concat_ws(E'\n',
+               format('At least %%s, the first of them job %%s.', count(*), min(id)),
+               'Start a worker whose app has a handler for it and retry them, or enqueue by its right name. Where services '
+               'name kinds before any worker knows them, WORKER_UNKNOWN_KIND_GRACE_SECONDS lets such jobs wait.',
+               format('`oomph jobs list --status dead --kind %%s` lists them all; `oomph jobs retry %%s --actor NAME` '
+                      'gives that one its attempts anew.', kind, min(id)))
+      FROM buried WHERE gone IS NULL GROUP BY kind ORDER BY kind -- in one order: the same event of another is waited for
+    ON CONFLICT (event) DO NOTHING
 )
-UPDATE background_jobs AS job
-   SET status = 'dead', finished_at = clock_timestamp(),
-       error = jsonb_build_object('type', 'UnknownKind', 'frames', '',
-                                  'message', 'no live worker knows the kind ' || job.kind || CASE
-                                  WHEN victim.gone_at IS NULL THEN ', and none ever did: start one whose app has a handler '
-                                  'for it, or enqueue by its right name; then retry this job. Where services name kinds '
-                                  'before any worker knows them, WORKER_UNKNOWN_KIND_GRACE_SECONDS lets such jobs wait'
-                                  ELSE '; the last one that did has been gone for '
-                                  || floor(extract(epoch FROM clock_timestamp() - victim.gone_at) / 60)
-                                  || ' minutes: start one whose app has a handler for it, then retry this job. '
-                                  'WORKER_UNKNOWN_KIND_GRACE_SECONDS lets such jobs wait for longer' END)
-  FROM victim
- WHERE job.id = victim.id AND EXISTS (SELECT 1 FROM live)
-RETURNING job.id, job.kind::text, extract(epoch FROM clock_timestamp() - victim.gone_at)::float8
+SELECT id, kind, gone FROM buried

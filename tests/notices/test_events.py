@@ -90,6 +90,49 @@ async def test_an_important_job_that_no_worker_knows_is_told(
     assert told(db) == [("critical", f"job {job_id} of the important kind grave is dead")]
 
 
+async def test_jobs_of_a_kind_that_no_worker_declared_are_told_once_a_day(
+    db: Connection, database: Database, store: JobStore
+) -> None:
+    """However many workers bury them."""
+    await hire(store, tasks=[LIGHT])
+    buriers = [Recovery(database, store, unknown_kind_grace=timedelta(0)) for _ in range(3)]
+    first, *_ = add(db, 3, kind="misspelt")
+    add(db, kind="another")
+    assert sum(await asyncio.gather(*(burier.bury_unknown() for burier in buriers))) == 4
+    another, misspelt = (
+        ("warning", f"jobs of the kind {kind} are dead: no worker ever declared it") for kind in ("another", "misspelt")
+    )
+    assert sorted(told(db)) == [another, misspelt]
+    body = scalar(db, "SELECT body FROM background_notices WHERE event LIKE 'undeclared-kind:misspelt:%%'")
+    for part in (
+        f"At least 3, the first of them job {first}.",
+        "Start a worker whose app has a handler for it",
+        "`oomph jobs list --status dead --kind misspelt`",
+        f"`oomph jobs retry {first} --actor NAME`",
+    ):
+        assert part in body
+    add(db, kind="misspelt")
+    assert await buriers[0].bury_unknown() == 1
+    assert sorted(told(db)) == [another, misspelt]
+    db.execute("UPDATE background_notices SET event = regexp_replace(event, '....-..-..$', '2020-01-01')")
+    add(db, kind="misspelt")
+    assert await buriers[0].bury_unknown() == 1
+    assert sorted(told(db)) == [another, misspelt, misspelt]
+
+
+async def test_jobs_of_a_kind_that_a_worker_declared_once_are_no_news_when_they_are_buried(
+    db: Connection, database: Database, store: JobStore
+) -> None:
+    gone = await hire(store, tasks=[Task(kind="plain", payload_type=Note, pool=Pool.SYSTEM)])
+    await store.deregister(gone.id)
+    await hire(store, tasks=[LIGHT])
+    db.execute("UPDATE background_departures SET at = at - interval '1 hour'")
+    db.execute("UPDATE background_workers SET started_at = started_at - interval '1 hour'")
+    add(db, kind="plain")
+    assert await Recovery(database, store, unknown_kind_grace=timedelta(0)).bury_unknown() == 1
+    assert told(db) == []
+
+
 async def test_a_kind_that_is_not_important_any_more_is_so_with_the_next_worker(
     db: Connection, store: JobStore
 ) -> None:
