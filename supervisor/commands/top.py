@@ -58,7 +58,7 @@ def _look(connection: "psycopg.Connection[tuple[object, ...]]") -> "Scene":
 
 
 def _print_once(scene: "Scene", *, as_json: bool) -> None:
-    from supervisor.commands.top_view import KIND_COLUMNS, ORDERS, POOL_COLUMNS, pools, worker_columns
+    from supervisor.commands.top_view import KIND_COLUMNS, ORDERS, POOL_COLUMNS, pools, unserved, worker_columns
 
     if as_json:
         print_json(
@@ -71,6 +71,8 @@ def _print_once(scene: "Scene", *, as_json: bool) -> None:
         )
         return
     print_table(POOL_COLUMNS, pools(scene), empty="no pools: no worker has declared a kind")
+    if nobody := unserved(scene):
+        typer.echo(nobody, err=True)
     typer.echo()
     print_table(KIND_COLUMNS, sorted(scene.kinds, key=ORDERS["waiting"]), empty="no kinds")
     typer.echo()

@@ -89,6 +89,12 @@ def pools(scene: Scene) -> list[PoolNow]:
     return found
 
 
+def unserved(scene: Scene) -> str:
+    """Which pools with due jobs no live worker serves, in words; empty without one."""
+    told = [f"{pool.pool} ({count(pool.due)} due)" for pool in pools(scene) if pool.due and not pool.workers]
+    return f"no live worker serves {', '.join(told)}" if told else ""
+
+
 def count(number: int) -> str:
     """A count that stops at a limit, as it stands in a table."""
     return f"{number:,}+" if number >= COUNT_LIMIT else f"{number:,}"
@@ -179,6 +185,8 @@ class Screen:
         scene = self.scene
         if scene is None:
             return Group(*parts, foot)
+        if nobody := unserved(scene):
+            parts.append(line(nobody, "bold red"))
         room = height - len(parts) - 1
         of_pools = pools(scene)[: max(0, room - 1)]
         if of_pools:

@@ -16,6 +16,7 @@ from psycopg import sql
 
 from jobs.connection import Row
 from jobs.database import Session, connection_parameters
+from jobs.overview import overview
 from supervisor.doctor import database_checks as checks
 from supervisor.doctor.database_checks import ClockReading, Holder, ServerFacts, TableHealth
 from supervisor.doctor.findings import Finding, error, left_out, ok, surviving_async, warning
@@ -108,8 +109,9 @@ async def examine_database(target: Target, settings: Settings) -> AsyncIterator[
         if facts.has_jobs:
             yield await surviving_async("dead rows", _dead_rows(reader))
             yield await surviving_async("claim plan", _claim_plan(reader))
+            yield await surviving_async("workers", _workers(reader))
         else:
-            for name in ("dead rows", "claim plan"):
+            for name in ("dead rows", "claim plan", "workers"):
                 yield left_out(name, "the database has no tables of Oomph", "Run `oomph migrate`.")
 
 
@@ -160,6 +162,10 @@ async def _claim_plan(reader: Reader) -> Finding:
     if plan is None:
         return error("claim plan", "there is no function background_claim", "Run `oomph migrate`.")
     return checks.claim_plan(plan)
+
+
+async def _workers(reader: Reader) -> Finding:
+    return checks.workers(await reader.bounded(lambda: overview(reader.connection)))
 
 
 async def _pooler_reading(connection: Connection, url: str) -> PoolerReading | Finding:

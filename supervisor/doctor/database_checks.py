@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from jobs.database import MAX_CONNECTIONS
 from jobs.migrate import SchemaError, check_version
+from jobs.overview import Overview
 from supervisor.commands.output import span
 from supervisor.doctor.findings import Finding, error, ok, warning
 
@@ -191,6 +192,24 @@ def claim_plan(plan: Any) -> Finding:
         f"Each claim walks too much: is that index there and valid? REINDEX INDEX CONCURRENTLY {CLAIM_INDEX}, or make "
         "it as `oomph migrate --sql` shows it.",
     )
+
+
+def workers(seen: Overview) -> Finding:
+    """Whether every pool with due jobs has a live worker."""
+    found = f"{seen.workers:,} live" + (f", for {', '.join(seen.served)}" if seen.served else "")
+    if not any(kind.load.due for kind in seen.kinds):
+        return ok("workers", f"{found}; no job is due")
+    unserved = "; ".join(
+        f"nobody serves {pool}, where {due:,}{' or more' if due >= seen.count_limit else ''} are due"
+        for pool, due in seen.unserved().items()
+    )
+    if not seen.workers:
+        return error("workers", f"none lives; {unserved or 'jobs are due'}", "Start one: `oomph worker`.")
+    if unserved:
+        return warning(
+            "workers", f"{found}; {unserved}", "Start one for it, or let one serve it as well (WORKER_POOLS)."
+        )
+    return ok("workers", found)
 
 
 def span_of(seconds: float) -> str:

@@ -10,7 +10,7 @@ OF_THE_HOST = {
 }  # fmt: skip
 OF_THE_DATABASE = {
     "database", "PostgreSQL", "writable", "connections", "migrations", "clock", "pooler", "NOTIFY", "oldest snapshot",
-    "dead rows", "claim plan",
+    "dead rows", "claim plan", "workers",
 }  # fmt: skip
 
 

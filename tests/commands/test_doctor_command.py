@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -199,6 +199,29 @@ def test_the_plan_that_is_shown_is_that_of_the_claim(db: Connection) -> None:
         "(coalesce(to_timestamp(mark.run_after), earliest), coalesce(mark.id, -9223372036854775808))",
     )
     assert original in squeezed(str(source))
+
+
+def test_due_jobs_that_nobody_works_on_are_told(oomph: Oomph, db: Connection, insert: Callable[..., int]) -> None:
+    assert findings(oomph("doctor", "--json"))["workers"]["found"] == "0 live; no job is due"
+    insert(kind="misspelt", pool="agent")
+    insert(kind="misspelt", pool="agent")
+    found = findings(oomph("doctor", "--json"), status=1)["workers"]
+    assert (found["level"], found["found"]) == ("error", "none lives; nobody serves agent, where 2 are due")
+    assert "`oomph worker`" in found["advice"]
+    db.execute(
+        "INSERT INTO background_workers (id, host, pid, version, pools, kinds, lease_until) VALUES"
+        " (gen_random_uuid(), 'web-1', 1, '1', '{system,ingest}', '{}', clock_timestamp() + interval '1 hour')"
+    )
+    found = findings(oomph("doctor", "--json"))["workers"]
+    assert (found["level"], found["found"]) == (
+        "warning",
+        "1 live, for ingest, system; nobody serves agent, where 2 are due",
+    )
+    assert "WORKER_POOLS" in found["advice"]
+    db.execute("UPDATE background_workers SET pools = '{agent}'")
+    assert findings(oomph("doctor", "--json"))["workers"] | {"name": ""} == {
+        "name": "", "level": "ok", "found": "1 live, for agent", "advice": "",
+    }  # fmt: skip
 
 
 def test_a_read_only_server_is_an_error(oomph: Oomph, db: Connection) -> None:

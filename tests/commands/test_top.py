@@ -117,6 +117,21 @@ def test_the_headline_counts_workers_as_one_says_it() -> None:
     assert headline() == "place: 0 workers, 0 running"
 
 
+def test_pools_with_due_jobs_that_nobody_serves_are_told_below_the_headline(
+    oomph: Oomph, db: Connection, fleet: UUID
+) -> None:
+    def second(*workers: WorkerNow, due: int = 3) -> str:
+        moments = [Moment(1.0, scene(kind("a", due=due), workers=list(workers)))]
+        return drawn(Screen("place", moments, NOW), 80, 24)[1]
+
+    told = "no live worker serves system (3 due)"
+    assert second() == second(worker("a", alive=False)) == told
+    assert second(worker("a")) == second(due=0) != told
+    assert oomph("top").err == ""
+    db.execute("DELETE FROM background_workers")
+    assert oomph("top").err.splitlines()[0] == told
+
+
 def test_a_count_says_where_it_stopped() -> None:
     assert (count(9_999), count(COUNT_LIMIT)) == ("9,999", "10,000+")
 
