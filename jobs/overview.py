@@ -71,9 +71,7 @@ class Overview:
 
     def unserved(self) -> dict[str, int]:
         """The pools with due jobs that no live worker serves, and how many are due in each."""
-        return {
-            pool: load.due for pool, load in self.pools().items() if load.due and pool and pool not in self.served
-        }
+        return {pool: load.due for pool, load in self.pools().items() if load.due and pool and pool not in self.served}
 
 
 def overview(db: Any) -> Any:
@@ -99,8 +97,9 @@ def _overview() -> Program[Overview]:
                 failed[kind] = failed.get(kind, 0) + count
 
     def load_of(kind: str, *counts: int, age: float | None) -> Load:
-        bounded = [min(count, count_limit) for count in counts]
-        return Load(*bounded, max(0.0, age or 0.0), succeeded.get(kind, 0), failed.get(kind, 0))
+        due, scheduled, blocked, running, dead = (min(count, count_limit) for count in counts)
+        ended = succeeded.get(kind, 0), failed.get(kind, 0)
+        return Load(due, scheduled, blocked, running, dead, max(0.0, age or 0.0), *ended)
 
     kinds = []
     for kind, pool, paused, streak, _, _, due, scheduled, blocked, running, dead, age in rows:

@@ -87,7 +87,9 @@ def test_the_overview_tells_which_pools_with_due_jobs_nobody_serves(
     if lives:
         add_worker(db)
     html = text_of(browser.get("/").text)
-    next_step = "Start one, or let one serve it as well" if lives else "No worker lives at all: oomph worker starts one."
+    next_step = (
+        "Start one, or let one serve it as well" if lives else "No worker lives at all: oomph worker starts one."
+    )
     assert f"No live worker serves the pool ingest , 2 jobs are due. {next_step}" in html
     assert ("No live worker serves the pool system , 1 job is due." in html) is not lives
     assert "serves the pool agent" not in html

@@ -40,7 +40,7 @@ class PoolLines:
 
 @dataclass(frozen=True, slots=True)
 class OverviewShown:
-    """The overview. A count of `count_limit` means: or more. `unserved` pools have so many due jobs and no live worker."""
+    """The overview. A count of `count_limit` means: or more. `unserved` are due jobs by pool, where no worker lives."""
 
     pools: Sequence[PoolLines]
     left_out: int
