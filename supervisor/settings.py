@@ -23,6 +23,7 @@ from pydantic import (
 
 from jobs import failpoints
 from jobs.task import Pool, Retention
+from supervisor.installation import check_name, check_page_url
 
 LAST_PORT = 65_535
 HEARTBEATS_PER_LEASE = 3  # two renewals may fail before the lease is at risk
@@ -179,6 +180,15 @@ class Settings(BaseModel):
         description="`PORT` or `HOST:PORT` for `/metrics`, `/livez` and `/readyz`; without a host only this machine "
         "reaches them. Empty serves none.",
     )
+    worker_installation: str = Field(
+        default="",
+        description="What this installation is called in notices, such as `production`: up to 40 letters, digits, "
+        "dots, hyphens and underscores.",
+    )
+    worker_page_url: str = Field(
+        default="",
+        description="Where people reach its page, such as `https://jobs.example.org/background`; notices link to it.",
+    )
     worker_owners: Annotated[list[str], BeforeValidator(_split)] = Field(
         default=[], description="Who gets notices by e-mail: addresses, split by commas. Needs `SMTP_URL`."
     )
@@ -220,6 +230,12 @@ class Settings(BaseModel):
                 f"WORKER_LEASE_SECONDS={self.worker_lease_seconds:g}: a single late renewal would lose the lease; "
                 f"allowed are 0.1 to {most:g}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _notices_say_where_they_come_from(self) -> "Settings":
+        check_name("WORKER_INSTALLATION", self.worker_installation)
+        check_page_url("WORKER_PAGE_URL", self.worker_page_url)
         return self
 
     @model_validator(mode="after")

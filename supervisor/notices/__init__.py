@@ -3,6 +3,7 @@
     mail_server.py  what SMTP_URL says, pure    outbox.py    what a job has to bring, and that it did
     message.py      a mail, pure                mail.py      sends it
     webhook.py      calls                       webhook_address.py   its address, secret and signature, pure
+    whereabouts.py  the page or command of what a notice is of, pure
     dispatch.py     who is to be told of what, as jobs
     sending.py      the above, by the settings
 

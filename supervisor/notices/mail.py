@@ -9,6 +9,7 @@ from aiosmtplib import SMTPDataError, SMTPException, SMTPRecipientsRefused
 from jobs.app import JobContext
 from jobs.notices import SendNotice
 from jobs.task import PermanentError
+from supervisor.installation import Installation
 from supervisor.notices.mail_server import MailServer, Security
 from supervisor.notices.message import compose, one_line
 from supervisor.notices.outbox import Outbox
@@ -25,8 +26,11 @@ class MailError(Exception):
 class Mailer:
     """Hands mails to one server. Raises `OSError` for a `ca_file` that holds no certificates."""
 
-    def __init__(self, server: MailServer, *, sender: str, ca_file: str, outbox: Outbox) -> None:
+    def __init__(
+        self, server: MailServer, *, installation: Installation, sender: str, ca_file: str, outbox: Outbox
+    ) -> None:
         self._server = server
+        self._installation = installation
         self._sender = sender
         self._outbox = outbox
         self._tls = ssl.create_default_context(cafile=ca_file or None)
@@ -40,7 +44,13 @@ class Mailer:
         if batch is None:
             return
         server = self._server
-        message = compose(batch, sender=self._sender, recipient=payload.recipient, now=datetime.now(UTC))
+        message = compose(
+            batch,
+            installation=self._installation,
+            sender=self._sender,
+            recipient=payload.recipient,
+            now=datetime.now(UTC),
+        )
         try:
             await aiosmtplib.send(
                 message.as_bytes(),  # as it is: given the object, the library would fold it anew

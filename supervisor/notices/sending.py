@@ -11,6 +11,7 @@ from jobs.database import Database
 from jobs.extras import how_to_install
 from jobs.notices import CALL_WEBHOOK, SEND_NOTICE, CallWebhook, SendNotice
 from jobs.task import Pool
+from supervisor.installation import Installation
 from supervisor.notices.dispatch import Addressee, Dispatcher
 from supervisor.notices.mail_server import is_address, parse_smtp_url
 from supervisor.notices.outbox import Outbox
@@ -39,9 +40,10 @@ def sending(settings: Settings, app: App, database: Database) -> Sending | None:
             f"WORKER_OWNERS and WORKER_WEBHOOK_URL need {' and '.join(missing)}: {how_to_install('notices')}"
         )
     outbox = Outbox(database)
+    installation = Installation(settings.worker_installation, settings.worker_page_url)
     handlers, addressees = [], []
     if settings.worker_owners:
-        handlers.append(_mail(settings, outbox))
+        handlers.append(_mail(settings, installation, outbox))
         addressees += [
             Addressee("mail", owner, SEND_NOTICE, SendNotice(recipient=owner)) for owner in settings.worker_owners
         ]
@@ -49,7 +51,7 @@ def sending(settings: Settings, app: App, database: Database) -> Sending | None:
         from supervisor.notices.webhook import RECIPIENT, Webhook
 
         url, secret = settings.worker_webhook_url, settings.worker_webhook_secret
-        webhook = Webhook(url.get_secret_value(), secret.get_secret_value(), outbox=outbox)
+        webhook = Webhook(url.get_secret_value(), secret.get_secret_value(), installation=installation, outbox=outbox)
         handlers.append(Handler(CALL_WEBHOOK, webhook.call))
         addressees.append(Addressee("webhook", RECIPIENT, CALL_WEBHOOK, CallWebhook()))
     try:
@@ -62,13 +64,13 @@ def sending(settings: Settings, app: App, database: Database) -> Sending | None:
     return Sending(whole, Dispatcher(database, addressees, digest))
 
 
-def _mail(settings: Settings, outbox: Outbox) -> Handler[Any]:
+def _mail(settings: Settings, installation: Installation, outbox: Outbox) -> Handler[Any]:
     from supervisor.notices.mail import Mailer
 
     server = parse_smtp_url(settings.smtp_url.get_secret_value())
     sender = settings.smtp_from or (server.user if is_address(server.user) else settings.worker_owners[0])
     try:
-        mailer = Mailer(server, sender=sender, ca_file=settings.smtp_ca_file, outbox=outbox)
+        mailer = Mailer(server, installation=installation, sender=sender, ca_file=settings.smtp_ca_file, outbox=outbox)
     except OSError as error:
         raise SettingsError(
             f"SMTP_CA_FILE={settings.smtp_ca_file}: must be a file of certificates in PEM ({error.strerror or error})"

@@ -14,9 +14,11 @@ from urllib3.exceptions import HTTPError
 from jobs.app import JobContext
 from jobs.notices import CallWebhook
 from jobs.task import PermanentError
+from supervisor.installation import Installation
 from supervisor.notices.message import one_line
 from supervisor.notices.outbox import Batch, Outbox
 from supervisor.notices.webhook_address import parse_secret, signature
+from supervisor.notices.whereabouts import url_of
 
 TIMEOUTS = urllib3.Timeout(connect=10, read=30)
 MAX_QUOTED_CHARS = 300
@@ -30,9 +32,10 @@ class WebhookError(Exception):
 class Webhook:
     """One address and its secret."""
 
-    def __init__(self, url: str, secret: str, *, outbox: Outbox) -> None:
+    def __init__(self, url: str, secret: str, *, installation: Installation, outbox: Outbox) -> None:
         self._url = url
         self._key = parse_secret(secret)
+        self._installation = installation
         self._outbox = outbox
         proxy = getproxies().get(urlsplit(url).scheme)
         direct = not proxy or proxy_bypass(urlsplit(url).hostname or "")
@@ -44,7 +47,8 @@ class Webhook:
         batch = await self._outbox.waiting(job.job_id)
         if batch is None:
             return
-        status = await asyncio.to_thread(self._post, f"msg_{batch.id_for(RECIPIENT)}", _body(batch))
+        body = _body(batch, self._installation)
+        status = await asyncio.to_thread(self._post, f"msg_{batch.id_for(RECIPIENT)}", body)
         if status == HTTPStatus.GONE:
             raise PermanentError("the webhook answered 410: it wants no more")
         if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
@@ -88,7 +92,7 @@ class Webhook:
         return one_line(text, MAX_QUOTED_CHARS)
 
 
-def _body(batch: Batch) -> bytes:
+def _body(batch: Batch, installation: Installation) -> bytes:
     """The same for every try."""
     notices = [
         {
@@ -98,9 +102,15 @@ def _body(batch: Batch) -> bytes:
             "severity": notice.severity,
             "subject": notice.subject,
             "body": notice.body,
+            "url": url_of(notice, installation),
         }
         for notice in batch.notices
     ]
     first = notices[0]["at"]
-    told = {"type": "oomph.notices", "timestamp": first, "data": {"total": batch.total, "notices": notices}}
-    return json.dumps(told).encode()
+    data = {
+        "installation": installation.name,
+        "url": installation.notices_url,
+        "total": batch.total,
+        "notices": notices,
+    }
+    return json.dumps({"type": "oomph.notices", "timestamp": first, "data": data}).encode()

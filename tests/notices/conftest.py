@@ -44,13 +44,17 @@ def mail_settings(port: int, *, digest: float = 0) -> dict[str, str]:
 
 
 def add_notice(
-    db: psycopg.Connection[tuple[object, ...]], subject: str = "it burns", body: str = "at the back", count: int = 1
+    db: psycopg.Connection[tuple[object, ...]],
+    subject: str = "it burns",
+    body: str = "at the back",
+    count: int = 1,
+    event: str | None = None,
 ) -> None:
     """Notices as any part of the system writes them."""
     db.execute(
-        "INSERT INTO background_notices (severity, subject, body) "
-        "SELECT 'critical', %s, %s FROM generate_series(1, %s)",
-        [subject, body, count],
+        "INSERT INTO background_notices (event, severity, subject, body) "
+        "SELECT coalesce(%s, 'test:' || gen_random_uuid()), 'critical', %s, %s FROM generate_series(1, %s)",
+        [event, subject, body, count],
     )
 
 

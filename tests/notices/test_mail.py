@@ -33,6 +33,7 @@ def test_a_pause_that_three_workers_see_is_one_mail_to_each_owner(
     assert told["Auto-Submitted"] == "auto-generated"
     assert told.get_content_type() == "text/plain"
     assert "5 kills in a row" in told.get_content()
+    assert "`oomph kinds resume deadly --actor NAME` lets it run again; with --probe" in told.get_content()
     assert told["Message-ID"] != office.to(OWNERS[1])[0]["Message-ID"]
 
 

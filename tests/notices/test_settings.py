@@ -89,6 +89,40 @@ def test_an_address_that_cannot_be_called_is_refused_and_not_quoted(monkeypatch:
     assert "T0K3N" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "name", ["two words", "-x", "a]b", "a\r\nBcc: x@y.z", "\u00fcber", "a" * 41, "<b>", "production\n"]
+)
+def test_an_installation_has_a_name_that_stands_anywhere(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    with pytest.raises(SettingsError, match="a short name such as production is allowed"):
+        load(monkeypatch, WORKER_INSTALLATION=name)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jobs.example.org",
+        "javascript:alert(1)",
+        "https://ada:hunter2@jobs.example.org",
+        "https://jobs.example.org/?hunter2",
+        "https://jobs.example.org/#hunter2",
+        "https://jobs.example.org/hunter2 and more",
+        "https://jobs.example.org/hunter2\r\nmore",
+        "https://jobs.example.org:99999/hunter2",
+        "https:///hunter2",
+    ],
+)
+def test_a_page_has_an_address_that_links_can_begin_with(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    with pytest.raises(SettingsError, match="WORKER_PAGE_URL must read like") as refused:
+        load(monkeypatch, WORKER_PAGE_URL=url)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_an_installation_and_its_page_may_be_named_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(monkeypatch).worker_installation == load(monkeypatch).worker_page_url == ""
+    named = load(monkeypatch, WORKER_INSTALLATION="eu-1.prod", WORKER_PAGE_URL="http://[::1]:8642/internal/jobs/")
+    assert (named.worker_installation, named.worker_page_url) == ("eu-1.prod", "http://[::1]:8642/internal/jobs/")
+
+
 def test_settings_show_nothing_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load(
         monkeypatch,

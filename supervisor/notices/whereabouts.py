@@ -1,0 +1,68 @@
+"""What a notice is of, by its event: the page that shows it, or the command. Pure.
+
+Names of kinds are what anybody chose: in an address they are quoted, and in a command too, for a shell.
+"""
+
+import shlex
+from dataclasses import dataclass
+
+from supervisor.installation import Installation
+from supervisor.notices.outbox import Notice
+
+KIND_EVENTS = frozenset({"paused-kind", "dead-probe"})  # event:kind:generation:job
+JOB_EVENT = "dead-job"  # event:job:when
+
+
+@dataclass(frozen=True, slots=True)
+class OfKind:
+    """A kind that was paused, or stays so."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfJob:
+    """A job that is dead."""
+
+    job_id: int
+
+
+def subject_of(event: str) -> OfKind | OfJob | None:
+    """None for what is neither a kind's nor a job's, or was written by hand."""
+    name, _, rest = event.partition(":")
+    if name in KIND_EVENTS and rest.count(":") >= 2:
+        return OfKind(rest.rsplit(":", 2)[0])
+    number = rest.partition(":")[0]
+    if name == JOB_EVENT and number.isascii() and number.isdigit():
+        return OfJob(int(number))
+    return None
+
+
+def url_of(notice: Notice, installation: Installation) -> str:
+    """The page of its kind or job, or else the list of notices; empty without a page."""
+    match subject_of(notice.event):
+        case OfKind(kind):
+            return installation.kind_url(kind)
+        case OfJob(job_id):
+            return installation.job_url(job_id)
+        case None:
+            return installation.notices_url
+
+
+def what_to_do(notice: Notice, installation: Installation) -> str:
+    """One line: the page of its kind or job, or without a page the command; empty where it is of neither."""
+    match subject_of(notice.event):
+        case None:
+            return ""
+        case _ if installation.page_url:
+            return url_of(notice, installation)
+        case OfKind(kind):
+            return _how_to_resume(kind)
+        case OfJob(job_id):
+            return f"`oomph jobs show {job_id}` tells more."
+
+
+def _how_to_resume(kind: str) -> str:
+    if not kind.isprintable() or kind.startswith("-"):
+        return "`oomph kinds list` shows it."  # a command with such a name would be read as another one
+    return f"`oomph kinds resume {shlex.quote(kind)} --actor NAME` lets it run again; with --probe, one job goes first."
