@@ -8,6 +8,7 @@ import typer
 from supervisor.commands.database import target_of
 from supervisor.commands.options import DatabaseUrl, EmbeddedFolder, one_of
 from supervisor.errors import CommandError
+from supervisor.installation import check_name
 from supervisor.logs import LEVELS, configure_logging
 
 
@@ -35,6 +36,16 @@ def page(
             "--path", metavar="PATH", help="The path of a proxy below which the page is, and which it takes away."
         ),
     ] = "",
+    name: Annotated[
+        str,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            envvar="OOMPH_PAGE_NAME",
+            help="What this installation is called, such as production: for the title and header of each page.",
+            show_default=False,
+        ),
+    ] = "",
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
     log_level: Annotated[str, typer.Option(metavar="LEVEL", help=f"One of {', '.join(LEVELS)}.")] = "info",
@@ -53,9 +64,13 @@ def page(
         raise CommandError(f"the page needs {error.name}: {how_to_install('page')}") from error
     from supervisor.target import open_connection
 
+    try:
+        check_name("--name", name)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
     address = Address(host=host, port=port, path=path)
     access = choose_access(address, token_file, actor)
     with target_of(database, embedded) as target:
         with open_connection(target):
             pass  # a wrong address, or a database of another release, is said now and not to whoever looks first
-        serve(target.url, address, access)
+        serve(target.url, address, access, name=name)

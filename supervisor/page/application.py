@@ -12,6 +12,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from jobs.unavailable import DatabaseUnavailable, Locked
+from supervisor.installation import check_name
 from supervisor.page.access import Access, Authenticate, ByApp, Refused, Role
 from supervisor.page.actions import ACTIONS, Action, ask_why, do, done_message, mark_read
 from supervisor.page.assets import ASSET_PATH, send_asset
@@ -40,14 +41,19 @@ class JobsPage:
     """The Background jobs page of one database, as an app to serve or to mount in a FastAPI or Starlette app.
 
     `authenticate` says who asks: a function or coroutine function that takes the request and returns an `Actor`, or
-    None for nobody; or `Tokens`. It opens no connection before somebody looks. Who mounts it may `close` it at the end.
+    None for nobody; or `Tokens`. `name`, such as `production`, stands in titles and the header, and in the names of
+    cookies. It opens no connection before somebody looks. Who mounts it may `close` it at the end. Raises `ValueError`
+    for a name that is not short and plain.
     """
 
-    def __init__(self, database_url: str, *, authenticate: Authenticate | Access) -> None:
+    def __init__(self, database_url: str, *, authenticate: Authenticate | Access, name: str = "") -> None:
+        check_name("name", name)
         access = authenticate if hasattr(authenticate, "actor_of") else ByApp(authenticate)
         self._desk = Desk(PageDatabase(database_url), access)
         self._live = Live()
-        self._app = SecurityHeaders(Starlette(routes=self._routes(), lifespan=self._lifespan))
+        app = Starlette(routes=self._routes(), lifespan=self._lifespan)
+        app.state.page_name = name
+        self._app = SecurityHeaders(app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from supervisor.page.access import Access, Actor
+from supervisor.page.cookies import page_name
 from supervisor.page.forms import FORM_FIELD, form_token, keep_form_secret, prepare_form_secret
 from supervisor.page.looks import Look, Looks
 from supervisor.page.reading import PageDatabase
@@ -58,7 +59,13 @@ def view_context(view: View[Any], question: Hashable, look: Look) -> dict[str, A
 
 def page_context(request: Request) -> dict[str, Any]:
     """What depends on who asks and by which address, and not on what is shown."""
-    return {"base": base_of(request), "actor": actor_of(request), "path": request.url.path, "query": request.url.query}
+    return {
+        "base": base_of(request),
+        "installation": page_name(request),
+        "actor": actor_of(request),
+        "path": request.url.path,
+        "query": request.url.query,
+    }
 
 
 def base_of(request: Request) -> str:

@@ -16,9 +16,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from supervisor.page.access import Access, Refused
+from supervisor.page.cookies import CookieName
 from supervisor.page.tokens import SESSION_COOKIE, Tokens
 
-FORM_COOKIE = "oomph_form"
+FORM_COOKIE = CookieName("oomph_form")
 FORM_FIELD = "form_token"
 MAX_FORM_BYTES = 64 << 10
 FORM_SECONDS = 10.0  # for all of it to come: a connection that is held open is one less for the others
@@ -92,31 +93,18 @@ def check_form_token(request: Request, fields: Mapping[str, list[str]]) -> None:
 
 def form_token(request: Request) -> str:
     """The word for the forms of this browser; empty where it holds no secret yet."""
-    secret = request.cookies.get(SESSION_COOKIE) or getattr(request.state, "form_secret", None)
-    secret = secret or request.cookies.get(FORM_COOKIE, "")
+    secret = SESSION_COOKIE.value_in(request) or getattr(request.state, "form_secret", None)
+    secret = secret or FORM_COOKIE.value_in(request)
     return hmac.new(secret.encode(), b"oomph page form", hashlib.sha256).hexdigest() if secret else ""
 
 
 def prepare_form_secret(request: Request) -> None:
     """Make sure that the answer's forms will be accepted from this browser."""
-    if not request.cookies.get(SESSION_COOKIE) and not request.cookies.get(FORM_COOKIE):
+    if not SESSION_COOKIE.value_in(request) and not FORM_COOKIE.value_in(request):
         request.state.form_secret = secrets.token_urlsafe(32)
 
 
 def keep_form_secret(request: Request, response: Response) -> None:
     """Give a secret that was made for this answer to the browser."""
     if secret := getattr(request.state, "form_secret", None):
-        set_cookie(request, response, FORM_COOKIE, secret)
-
-
-def set_cookie(request: Request, response: Response, name: str, value: str, seconds: int | None = None) -> None:
-    """A cookie that no script reads and no other site's request carries."""
-    response.set_cookie(
-        name,
-        value,
-        max_age=seconds,
-        path=request.scope.get("root_path") or "/",
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="strict",
-    )
+        FORM_COOKIE.give(request, response, secret)

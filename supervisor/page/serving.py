@@ -57,10 +57,10 @@ def choose_access(address: Address, token_file: Path | None, actor: str) -> Acce
         raise CommandError(f"--actor: {error}") from error
 
 
-def serve(database_url: str, address: Address, access: Access) -> None:
+def serve(database_url: str, address: Address, access: Access, *, name: str = "") -> None:
     """Answer until told to stop by SIGTERM or Ctrl-C. Raises `CommandError` where the address cannot be listened on."""
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # that it starts and ends is nobody's news
-    page = JobsPage(database_url, authenticate=access)
+    page = JobsPage(database_url, authenticate=access, name=name)
     with _listen(address) as listening:
         if isinstance(access, ThisHost) and not is_loopback_name(listening.getsockname()[0]):
             raise CommandError(f"--host {address.host} is not an address of this host alone; nothing was started")

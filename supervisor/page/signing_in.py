@@ -4,7 +4,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from supervisor.page.desk import Desk, base_of
-from supervisor.page.forms import field, set_cookie
+from supervisor.page.forms import field
 from supervisor.page.tokens import SESSION_COOKIE, SESSION_SECONDS, Tokens
 
 
@@ -23,14 +23,14 @@ async def sign_in(desk: Desk, request: Request) -> Response:
     if desk.access.actor_of_token(token, request) is None:
         return ask_for_token(desk, request, back=back, wrong=True)
     response = RedirectResponse(base_of(request) + back, 303)
-    set_cookie(request, response, SESSION_COOKIE, desk.access.new_session(token), SESSION_SECONDS)
+    SESSION_COOKIE.give(request, response, desk.access.new_session(token), SESSION_SECONDS)
     return response
 
 
 def sign_out(request: Request) -> Response:
     """Forget the session in this browser."""
     response = RedirectResponse(base_of(request) + "/", 303)
-    set_cookie(request, response, SESSION_COOKIE, "", 0)
+    SESSION_COOKIE.give(request, response, "", 0)
     return response
 
 

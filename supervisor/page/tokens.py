@@ -15,9 +15,10 @@ from itsdangerous import BadData, URLSafeTimedSerializer
 from starlette.requests import Request
 
 from supervisor.page.access import Actor, Refused, Role
+from supervisor.page.cookies import CookieName
 from supervisor.page.patience import Patience
 
-SESSION_COOKIE = "oomph_session"
+SESSION_COOKIE = CookieName("oomph_session")
 SESSION_SECONDS = 12 * 3600  # a working day
 MIN_TOKEN_LENGTH = 20  # of random characters; what is shorter is guessed some day
 MAX_TOKEN_LENGTH = 200
@@ -53,7 +54,7 @@ class Tokens:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return self.actor_of_token(token.strip(), request)
-        return self._actor_of_session(request.cookies.get(SESSION_COOKIE, ""))
+        return self._actor_of_session(SESSION_COOKIE.value_in(request))
 
     def actor_of_token(self, token: str, request: Request) -> Actor | None:
         """Whose token this is. Raises `Refused` for a client that gave too many wrong ones."""

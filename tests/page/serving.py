@@ -44,6 +44,11 @@ class Browser(httpx.Client):
     def sign_in(self, token: str) -> httpx.Response:
         return self.post("/sign-in", data={"token": token, "back": "/jobs"})
 
+    @property
+    def session_cookie(self) -> str:
+        """The name under which this page keeps a session."""
+        return f"oomph_session_{self.base_url.port}"
+
     def submit(self, path: str, **fields: str) -> httpx.Response:
         """Open the form at `path`, fill it in and send it, from where it stands."""
         shown = self.get(path)

@@ -38,7 +38,7 @@ def test_a_wrong_token_is_refused_in_the_form_and_in_the_header(stranger: Browse
     answer = stranger.sign_in("wrong-token-of-the-tests-0123456789")
     assert answer.status_code == 401
     assert "This token is not known." in answer.text
-    assert "oomph_session" not in stranger.cookies
+    assert stranger.session_cookie not in stranger.cookies
     assert stranger.get("/", headers={"Authorization": f"Bearer {OWNER_TOKEN}x"}).status_code == 401
     assert stranger.get("/", headers={"Authorization": f"Basic {OWNER_TOKEN}"}).status_code == 401
 
@@ -59,18 +59,19 @@ def test_a_token_opens_a_session_and_signing_out_ends_it(stranger: Browser) -> N
 
 
 def test_a_session_that_was_changed_is_none(owner: Browser) -> None:
-    session = owner.cookies["oomph_session"]
-    owner.cookies.set("oomph_session", session[:-2] + ("AA" if not session.endswith("AA") else "BB"))
+    session = owner.cookies[owner.session_cookie]
     with Browser(str(owner.base_url)) as other:
-        other.cookies.set("oomph_session", session[:-2] + ("AA" if not session.endswith("AA") else "BB"))
+        other.cookies.set(other.session_cookie, session)
+        assert other.get("/").status_code == 200
+        other.cookies.set(other.session_cookie, session[:-2] + ("AA" if not session.endswith("AA") else "BB"))
         assert other.get("/").status_code == 401
 
 
 def test_who_loses_the_token_loses_the_session(url: str, owner: Browser) -> None:
-    session = owner.cookies["oomph_session"]
+    session = owner.cookies[owner.session_cookie]
     others = read_tokens("owner eve another-token-of-the-tests-0123456789", "the tests")
     with served(JobsPage(url, authenticate=others)) as address, Browser(address) as browser:
-        browser.cookies.set("oomph_session", session)
+        browser.cookies.set(browser.session_cookie, session)
         assert browser.get("/").status_code == 401
 
 

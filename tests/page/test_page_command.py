@@ -68,6 +68,19 @@ def test_tokens_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     assert "line 1 of OOMPH_PAGE_TOKENS" in refusal(OOMPH_PAGE_TOKENS="owner ada")
 
 
+@pytest.mark.parametrize("name", ["two words", "a;b", "\u00e9", "<b>", "a\n", "a" * 41])
+def test_a_name_that_a_cookie_would_not_bear_is_refused(name: str) -> None:
+    assert "a short name such as production is allowed" in refusal("--name", name)
+    assert "a short name such as production is allowed" in refusal(OOMPH_PAGE_NAME=name)
+
+
+@pytest.mark.parametrize(("arguments", "environment"), [(["--name", "eu-1"], {}), ([], {"OOMPH_PAGE_NAME": "eu-1"})])
+def test_it_says_which_installation_it_is(url: str, arguments: list[str], environment: dict[str, str]) -> None:
+    with running(*OOMPH, "page", "--port", "0", *arguments, DATABASE_URL=url, **environment) as process:
+        shown = httpx.get(address_of(process) + "/kinds").text
+    assert "<title>Kinds \u00b7 eu-1 \u00b7 Background jobs</title>" in shown
+
+
 def test_a_database_that_cannot_be_reached_is_told_at_once() -> None:
     assert "cannot reach the database at 127.0.0.1:1" in refusal()
 
