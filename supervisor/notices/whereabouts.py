@@ -6,11 +6,13 @@ Names of kinds are what anybody chose: in an address they are quoted, and in a c
 import shlex
 from dataclasses import dataclass
 
+from jobs.task import MAX_KIND_LENGTH
 from supervisor.installation import Installation
 from supervisor.notices.outbox import Notice
 
 KIND_EVENTS = frozenset({"paused-kind", "dead-probe"})  # event:kind:generation:job
 JOB_EVENT = "dead-job"  # event:job:when
+MAX_ID_DIGITS = 19  # of a bigint
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,10 @@ def subject_of(event: str) -> OfKind | OfJob | None:
     """None for what is neither a kind's nor a job's, or was written by hand."""
     name, _, rest = event.partition(":")
     if name in KIND_EVENTS and rest.count(":") >= 2:
-        return OfKind(rest.rsplit(":", 2)[0])
+        kind = rest.rsplit(":", 2)[0]
+        return OfKind(kind) if 0 < len(kind) <= MAX_KIND_LENGTH else None
     number = rest.partition(":")[0]
-    if name == JOB_EVENT and number.isascii() and number.isdigit():
+    if name == JOB_EVENT and number.isascii() and number.isdigit() and len(number) <= MAX_ID_DIGITS:
         return OfJob(int(number))
     return None
 
