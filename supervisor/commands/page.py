@@ -20,7 +20,8 @@ def page(
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help="Who may look and act: lines of `viewer NAME TOKEN` or `owner NAME TOKEN`.",
+            help="Who may look and act: lines of `viewer NAME TOKEN` or `owner NAME TOKEN`. Without it, "
+            "OOMPH_PAGE_TOKENS may hold them, with commas between.",
             show_default=False,
         ),
     ] = None,

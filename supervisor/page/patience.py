@@ -9,13 +9,16 @@ MAX_CLIENTS = 1_000  # the one that was wrong longest ago is forgotten
 
 
 class Patience:
-    """Of one process, by address. Tokens are too long to be guessed anyway; this keeps the try from being cheap."""
+    """Of one process, by address. Tokens are too long to be guessed anyway; this says so to who tries.
+
+    It never stands between a right token and the page: behind a proxy all clients may have one address.
+    """
 
     def __init__(self) -> None:
         self._wrong: OrderedDict[str, deque[float]] = OrderedDict()
 
     def wait(self, client: str) -> float:
-        """Seconds until this client may try again; 0 where it may now."""
+        """Seconds until a wrong one of this client is merely wrong again; 0 where it is now."""
         moments = self._wrong.get(client)
         if moments is None or len(moments) < WRONG_ONES:
             return 0.0

@@ -14,7 +14,8 @@ from supervisor.errors import CommandError
 from supervisor.page.access import Access, Actor, Role, ThisHost, is_loopback_name
 from supervisor.page.application import JobsPage
 from supervisor.page.connections import MakesRoom
-from supervisor.page.tokens import HOW_TO_MAKE_ONE, TokenError, read_token_file, read_tokens
+from supervisor.page.token_file import read_token_file
+from supervisor.page.tokens import HOW_TO_MAKE_ONE, TokenError, read_tokens
 
 TOKENS_VARIABLE = "OOMPH_PAGE_TOKENS"
 MAX_CONNECTIONS = 200  # of all viewers; where all of them ask, more are answered that there is no room

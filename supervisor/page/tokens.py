@@ -9,7 +9,6 @@ import hmac
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 from starlette.requests import Request
@@ -43,34 +42,51 @@ class Tokens:
     """The tokens of a page; in memory only what is needed to recognize them."""
 
     def __init__(self, known: Sequence[tuple[Actor, str]]) -> None:
+        self._patience = Patience()
+        self.know(known)
+
+    def know(self, known: Sequence[tuple[Actor, str]]) -> None:
+        """Know these from now on and no others, each with whose it is. A session ends with its token."""
         self._known = [
             _Known(actor, _digest("token", token), URLSafeTimedSerializer(_digest("session", token), salt="session"))
             for actor, token in known
         ]
-        self._patience = Patience()
+
+    def look_again(self) -> None:
+        """Before anybody is recognized: for tokens that may have changed since."""
 
     async def actor_of(self, request: Request) -> Actor | None:
-        """Who asks, by the header or else by the cookie. Raises `Refused` for whoever guesses."""
+        """Who asks, by the header or else by the cookie. Raises `Refused` for whoever guesses on and on."""
+        self.look_again()
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return self.actor_of_token(token.strip(), request)
+            return self._actor_of_token(token.strip(), request)
         return self._actor_of_session(SESSION_COOKIE.value_in(request))
 
     def actor_of_token(self, token: str, request: Request) -> Actor | None:
-        """Whose token this is. Raises `Refused` for a client that gave too many wrong ones."""
-        client = request.client.host if request.client else ""
-        if wait := self._patience.wait(client):
-            raise Refused(429, f"Too many wrong tokens came from {client}. Try again in {wait:.0f} s.")
-        known = self._find(token)
-        if known is None:
-            self._patience.wrong(client)
-        return known.actor if known else None
+        """Whose token this is; a right one is always taken.
+
+        Many clients may have one address, that of a proxy: only who is wrong is refused for what others guessed.
+        Raises `Refused` for a wrong one from a client that gave too many.
+        """
+        self.look_again()
+        return self._actor_of_token(token, request)
 
     def new_session(self, token: str) -> str:
         """The cookie's value for a token that is known."""
         known = self._find(token)
         assert known is not None
         return str(known.sessions.dumps(secrets.token_urlsafe(16)))
+
+    def _actor_of_token(self, token: str, request: Request) -> Actor | None:
+        known = self._find(token)
+        if known is not None:
+            return known.actor
+        client = request.client.host if request.client else ""
+        if wait := self._patience.wait(client):
+            raise Refused(429, f"Too many wrong tokens came from {client}. Try again in {wait:.0f} s.")
+        self._patience.wrong(client)
+        return None
 
     def _find(self, token: str) -> _Known | None:
         digest, found = _digest("token", token[: MAX_TOKEN_LENGTH + 1]), None
@@ -93,6 +109,11 @@ class Tokens:
 
 def read_tokens(text: str, named: str) -> Tokens:
     """Tokens from lines of `ROLE NAME TOKEN`; `named` says where they come from. Raises `TokenError`."""
+    return Tokens(tokens_in(text, named))
+
+
+def tokens_in(text: str, named: str) -> list[tuple[Actor, str]]:
+    """What such lines say: each token, and whose it is. Raises `TokenError`."""
     known: list[tuple[Actor, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -117,15 +138,7 @@ def read_tokens(text: str, named: str) -> Tokens:
             raise TokenError(f"line {number} of {named}: {error}") from error
     if not 1 <= len(known) <= MAX_TOKENS:
         raise TokenError(f"{named} holds {len(known)} tokens; 1 to {MAX_TOKENS} are allowed. {HOW_TO_MAKE_ONE}")
-    return Tokens(known)
-
-
-def read_token_file(path: Path) -> Tokens:
-    """Raises `TokenError`."""
-    try:
-        return read_tokens(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise TokenError(f"the token file {path} cannot be read: {error}") from error
+    return known
 
 
 def _digest(purpose: str, token: str) -> bytes:

@@ -106,12 +106,18 @@ def test_a_program_acts_with_its_token_alone(guarded: str, insert: Insert, db: p
     ]
 
 
-def test_guessing_is_slowed_down(stranger: Browser) -> None:
+def test_who_guesses_is_refused_and_who_knows_is_not(stranger: Browser) -> None:
+    """Behind a proxy both have the same address."""
+    wrong = "wrong-token-of-the-tests-0123456789"
     for _ in range(WRONG_ONES):
-        assert stranger.sign_in("wrong-token-of-the-tests-0123456789").status_code == 401
-    answer = stranger.sign_in(OWNER_TOKEN)
+        assert stranger.sign_in(wrong).status_code == 401
+    answer = stranger.sign_in(wrong)
     assert answer.status_code == 429
     assert "Too many wrong tokens" in answer.text
+    assert stranger.get("/", headers={"Authorization": f"Bearer {wrong}"}).status_code == 429
+    assert stranger.get("/", headers={"Authorization": f"Bearer {OWNER_TOKEN}"}).status_code == 200
+    assert stranger.sign_in(OWNER_TOKEN).status_code == 200
+    assert stranger.sign_in(wrong).status_code == 429
 
 
 def test_only_the_page_itself_is_gone_back_to(stranger: Browser) -> None:
