@@ -18,7 +18,7 @@ def written() -> dict[str, list[str]]:
     return {module: re.findall(r"`(\w+)`", names) for module, names in entries}
 
 
-@pytest.mark.parametrize("module", ["jobs", "jobs.documents", "jobs.alembic", "supervisor.testing"])
+@pytest.mark.parametrize("module", ["jobs", "jobs.documents", "jobs.alembic", "supervisor.page", "supervisor.testing"])
 def test_the_names_that_are_written_are_the_public_names(module: str) -> None:
     public = importlib.import_module(module)
     assert written()[module] == sorted(public.__all__)

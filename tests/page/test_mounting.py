@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from fastapi import FastAPI, Request
 from starlette.applications import Starlette
@@ -11,6 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
 from supervisor.page import Actor, JobsPage, Role, read_tokens
+from supervisor.testing.waiting import wait_for
 from tests.page.conftest import Insert
 from tests.page.serving import OWNER_TOKEN, TOKENS, Browser, hidden_fields, served
 
@@ -85,7 +87,9 @@ def test_behind_a_proxy_that_speaks_tls_the_cookie_is_secure(url: str) -> None:
         assert "Secure" in answer.headers["set-cookie"]
 
 
-def test_the_readme_mounts_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sample_mounts_it_and_closes_it(
+    url: str, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = re.search(r"```python\n# web.py\n(.*?)```", (ROOT / "docs" / "how-to" / "page.md").read_text(), re.DOTALL)
     assert found is not None
     monkeypatch.setenv("DATABASE_URL", url)
@@ -102,6 +106,15 @@ def test_the_readme_mounts_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None
         assert browser.get("/background/").status_code == 401
         browser.get("/own-sign-in")
         assert "ada, owner" in browser.get("/background/").text
+        assert connections(db) > 0
+    wait_for(lambda: connections(db) == 0, "the end of the page's connections, with the app", 10)
+
+
+def connections(db: psycopg.Connection[Any]) -> int:
+    named = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oomph page' AND datname = %s"
+    found = db.execute(named, [db.info.dbname]).fetchone()
+    assert found is not None
+    return int(found[0])
 
 
 def test_who_asks_has_to_be_known(url: str) -> None:

@@ -1,11 +1,14 @@
 """What a user writes, with every public name; it must please the strictest checkers as it stands."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import assert_type
 from uuid import UUID
 
 from pydantic import BaseModel
 from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.requests import Request
+from starlette.types import ASGIApp
 
 from jobs import (
     App,
@@ -33,6 +36,7 @@ from jobs import (
     retry,
     spawn_after_commit,
 )
+from supervisor.page import Actor, JobsPage, Role, TokenError, Tokens, read_token_file, read_tokens
 
 
 class Resize(Payload):
@@ -102,3 +106,28 @@ async def upload(db: AsyncSession, image_id: UUID, actor: str) -> int | None:
     except (ControlError, LeaseLost):
         return None
     return job_id
+
+
+async def who(request: Request) -> Actor | None:
+    name = request.headers.get("x-user")
+    return Actor(name, Role.OWNER) if name else None
+
+
+def somebody(request: Request) -> Actor | None:
+    found = Actor("ada")
+    return found if found.acts or found.role is Role.VIEWER else None
+
+
+def known(path: Path) -> Tokens:
+    try:
+        return read_token_file(path)
+    except TokenError:
+        return read_tokens("viewer ada a-token-of-twenty-or-more", "the app")
+
+
+async def pages(database_url: str, path: Path) -> list[ASGIApp]:
+    made = [JobsPage(database_url, authenticate=each) for each in (who, somebody)]
+    made.append(JobsPage(database_url, authenticate=known(path)))
+    for page in made[1:]:
+        await page.close()
+    return [*made]
