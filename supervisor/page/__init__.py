@@ -5,6 +5,7 @@
     forms.py  headers.py                           what is taken from a browser, and what it is told
     views/          what there is to see             actions.py    what there is to do
     looks.py        one reading for all who look     live.py       and what they are sent when it changes
+    serving.py  health.py  connections.py          a process of its own
     rendering.py  visible.py  quantities.py  pictures.py           how it is shown
 
 In an app of your own:

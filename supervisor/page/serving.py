@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
+from starlette.routing import Route
 
 from supervisor.errors import CommandError
 from supervisor.page.access import Access, Actor, Role, ThisHost, is_loopback_name
 from supervisor.page.application import JobsPage
 from supervisor.page.connections import MakesRoom
+from supervisor.page.health import Health
 from supervisor.page.token_file import read_token_file
 from supervisor.page.tokens import HOW_TO_MAKE_ONE, TokenError, read_tokens
 
@@ -36,6 +38,13 @@ class Address:
     def __post_init__(self) -> None:
         if not PATH.fullmatch(self.path):
             raise CommandError(f"--path {self.path}: must read like /background or /internal/jobs, in plain ASCII")
+
+
+class PageProcess(JobsPage):
+    """The page, and its health: an app that the page is mounted in has a health of its own."""
+
+    def _routes(self) -> list[Route]:
+        return [*Health(self._desk.database).routes(), *super()._routes()]
 
 
 def choose_access(address: Address, token_file: Path | None, actor: str) -> Access:
@@ -61,7 +70,7 @@ def choose_access(address: Address, token_file: Path | None, actor: str) -> Acce
 def serve(database_url: str, address: Address, access: Access, *, name: str = "") -> None:
     """Answer until told to stop by SIGTERM or Ctrl-C. Raises `CommandError` where the address cannot be listened on."""
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # that it starts and ends is nobody's news
-    page = JobsPage(database_url, authenticate=access, name=name)
+    page = PageProcess(database_url, authenticate=access, name=name)
     with _listen(address) as listening:
         if isinstance(access, ThisHost) and not is_loopback_name(listening.getsockname()[0]):
             raise CommandError(f"--host {address.host} is not an address of this host alone; nothing was started")
