@@ -26,7 +26,7 @@ mount -t tmpfs -o mode=755 run /run
 mkdir -p /run/systemd/system
 cp /srv/units/*.service /run/systemd/system/
 printf '[Unit]\\nDefaultDependencies=no\\n' > /run/systemd/system/test.target
-for unit in oomph-worker@.service oomph-migrate.service; do
+for unit in oomph-worker@.service oomph-migrate.service oomph-page.service; do
     mkdir /run/systemd/system/$unit.d
     cp /run/systemd/system/test.target /run/systemd/system/$unit.d/alone.conf
 done

@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 from psycopg.conninfo import make_conninfo
 
 from supervisor.testing import wait_for
@@ -104,7 +105,7 @@ def test_a_container_works_as_pid_1_without_root_and_without_a_writable_root(
         environment["DATABASE_URL"] = make_conninfo(proxy.url, host="/srv/db")
         environment["PATH"] = "/opt/oomph/bin:/usr/bin:/bin"
         with container(built, environment, tmp_path / "log") as (process, pid):
-            wait_for(lambda: is_healthy(pid, image), "a healthy container", 30)
+            wait_for(lambda: is_healthy(pid, image.health), "a healthy container", 30)
             bench.wait(bench.put(AGENT), "succeeded")
             bench.wait(bench.put(INGEST), "succeeded")
             running = bench.put(INGEST, "wait", 2)
@@ -118,11 +119,34 @@ def test_a_container_works_as_pid_1_without_root_and_without_a_writable_root(
             assert bench.job(running, "status, attempt") == ("succeeded", 1)
 
 
+def test_a_container_with_the_page_is_healthy_and_its_tokens_are_a_secret(
+    built: Built, bench: Bench, tmp_path: Path
+) -> None:
+    copy, image, service = built.copy, built.image, yaml.safe_load(COMPOSE.read_text())["services"]["page"]
+    kind, *check = service["healthcheck"]["test"]
+    assert kind == "CMD"
+    copy.write("/run/secrets/tokens", "owner ada a-token-of-twenty-or-more\n")
+    copy.run("sh", "-c", "chmod 400 /run/secrets/tokens && chown 10001 /run/secrets/tokens")
+    log = tmp_path / "log"
+    with Proxy(bench.url) as proxy:
+        copy.share(open_to_all(proxy), "/srv/db-of-the-page")
+        environment = image.environment | {"DATABASE_URL": make_conninfo(proxy.url, host="/srv/db-of-the-page")}
+        environment["PATH"] = "/opt/oomph/bin:/usr/bin:/bin"
+        with container(built, environment, log, service["command"]) as (process, pid):
+            checks = (image.health, check)
+            wait_for(lambda: all(is_healthy(pid, each) for each in checks), "a healthy container", 30)
+            proxy.cut()
+            wait_for(lambda: not any(is_healthy(pid, each) for each in checks), "an unhealthy container", 30)
+            os.kill(pid, signal.SIGTERM)
+            assert process.wait(20) == 0, log.read_text()
+    assert "can be read by others" not in log.read_text()
+
+
 @contextmanager
 def container(
-    built: Built, environment: Mapping[str, str], log: Path
+    built: Built, environment: Mapping[str, str], log: Path, command: Sequence[str] = ()
 ) -> Iterator[tuple["subprocess.Popen[bytes]", int]]:
-    """The image's own command as PID 1 of a container, and its pid as the host numbers it."""
+    """The command, or the image's own, as PID 1 of a container, and its pid as the host numbers it."""
     image = built.image
     namespaces = ["--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net", "--ipc", "--uts"]
     start = dying_with_us(
@@ -130,7 +154,9 @@ def container(
     )
     given = [f"{name}={value}" for name, value in environment.items()]
     with log.open("wb") as sink:
-        process = subprocess.Popen([*start, *given, *image.entrypoint, *image.command], stdout=sink, stderr=sink)
+        process = subprocess.Popen(
+            [*start, *given, *image.entrypoint, *(command or image.command)], stdout=sink, stderr=sink
+        )
     try:
         yield process, wait_for(lambda: first_child(process.pid), "PID 1 of the container")
     finally:
@@ -138,7 +164,7 @@ def container(
         process.wait()
 
 
-def is_healthy(pid: int, image: Image) -> bool:
-    """What the image's HEALTHCHECK says, in the container."""
+def is_healthy(pid: int, check: Sequence[str]) -> bool:
+    """What a HEALTHCHECK says, in the container."""
     inside = ["nsenter", "-t", str(pid), "-m", "-p", "-n", "-r", "-w", "env", "PATH=/opt/oomph/bin"]
-    return subprocess.run([*inside, *image.health], capture_output=True, timeout=20, check=False).returncode == 0
+    return subprocess.run([*inside, *check], capture_output=True, timeout=20, check=False).returncode == 0

@@ -1,12 +1,18 @@
 """The manifests, against the schemas of the API and of KEDA, and KEDA's queries against a real database."""
 
+import inspect
+
 import kubernetes_validate
 import pytest
 from cloudcoil.models.keda.v1alpha1 import ScaledObject, TriggerAuthentication
 
 from jobs import Pool
 from jobs.store import JobStore
-from tests.deploy.files import deployments, kustomize, manifests
+from supervisor.commands.page import page
+from supervisor.page.health import ANSWER_SECONDS, Health
+from supervisor.page.reading import PageDatabase
+from supervisor.page.serving import GRACE_SECONDS
+from tests.deploy.files import Object, deployments, kustomize, manifests
 from tests.jobs.lab import Connection, hire
 
 VERSIONS = ("1.29", "1.33", "1.37")  # the oldest in which all of it is stable, a usual one and the newest known here
@@ -17,7 +23,7 @@ MOST_BUFFERS = 2_000  # pages of 8 KiB that one query may read, whatever waits
 pytestmark = pytest.mark.skipif(kustomize() is None, reason="neither kubectl nor kustomize is installed here")
 
 
-@pytest.mark.parametrize("folder", ["workers", "migrate", "keda"])
+@pytest.mark.parametrize("folder", ["workers", "migrate", "keda", "page"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_api_knows_every_field(folder: str, version: str) -> None:
     for manifest in manifests(folder):
@@ -56,8 +62,8 @@ def test_what_is_scaled_and_named_exists() -> None:
 
 
 def test_a_pod_is_restricted_as_the_strictest_standard_of_the_cluster_wants() -> None:
-    pods = [each["spec"]["template"]["spec"] for each in (*deployments().values(), *manifests("migrate"))]
-    assert len(pods) == len(Pool) + 1
+    pods = [each["spec"]["template"]["spec"] for each in (*deployments().values(), *manifests("migrate"), the_page())]
+    assert len(pods) == len(Pool) + 2
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"]
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -67,6 +73,48 @@ def test_a_pod_is_restricted_as_the_strictest_standard_of_the_cluster_wants() ->
                 "capabilities": {"drop": ["ALL"]},
                 "readOnlyRootFilesystem": True,
             }
+
+
+def the_page() -> Object:
+    (found,) = (each for each in manifests("page") if each["kind"] == "Deployment")
+    return found
+
+
+def test_the_page_is_reached_by_its_service_and_asked_at_addresses_that_it_has() -> None:
+    (service,) = (each["spec"] for each in manifests("page") if each["kind"] == "Service")
+    template = the_page()["spec"]["template"]
+    assert service["selector"].items() <= template["metadata"]["labels"].items()
+    for deployment in deployments().values():  # and by no other
+        assert not service["selector"].items() <= deployment["spec"]["template"]["metadata"]["labels"].items()
+    (container,) = template["spec"]["containers"]
+    assert service["ports"][0]["targetPort"] == container["ports"][0]["name"]
+    default = inspect.signature(page).parameters["port"].default
+    assert container["ports"][0]["containerPort"] == default
+    there = {route.path for route in Health(PageDatabase("")).routes()}
+    probes = [container[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")]
+    assert {probe["path"] for probe in probes} <= there
+    assert {probe["port"] for probe in probes} == {container["ports"][0]["name"]}
+    assert container["readinessProbe"]["timeoutSeconds"] > ANSWER_SECONDS
+    assert template["spec"]["terminationGracePeriodSeconds"] > GRACE_SECONDS
+
+
+def test_the_page_reads_its_tokens_from_a_secret_that_follows() -> None:
+    spec = the_page()["spec"]["template"]["spec"]
+    (volume,), (container,) = spec["volumes"], spec["containers"]
+    (mount,) = container["volumeMounts"]
+    assert "subPath" not in mount, "such a file stays as it was"
+    assert f"--token-file={mount['mountPath']}/tokens" in container["args"]
+    mode = volume["secret"]["defaultMode"]
+    assert mode & 0o007 == 0
+    assert mode & 0o040, "the files are root's, of the group that is fsGroup"
+    assert spec["securityContext"]["fsGroup"] == spec["securityContext"]["runAsGroup"]
+
+
+def test_a_worker_takes_secrets_where_there_are_any() -> None:
+    for deployment in deployments().values():
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        secrets = [each["secretRef"] for each in container["envFrom"] if "secretRef" in each]
+        assert secrets == [{"name": "oomph-secrets", "optional": True}]
 
 
 def queries(pool: Pool) -> dict[str, str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -28,6 +29,7 @@ from tests.deploy.files import DEPLOY, UNIT
 from tests.deploy.host_copy import open_to_all
 from tests.deploy.systemd_host import LOG, SHOW_PYTHON, UNITS, SystemdHost, booted
 from tests.docs.pages import blocks, commands
+from tests.examples.site import free_port
 from tests.proxy import Proxy
 from tests.worker.app import AGENT, HURRIED_INGEST, INGEST
 from tests.worker.conftest import Bench
@@ -74,13 +76,19 @@ def test_systemd_finds_no_fault_in_the_units(units: Path) -> None:
     drop_ins.mkdir()
     shutil.copy(UNITS / "ingest-user.conf", drop_ins)
     (units / "oomph-worker@root.service").symlink_to(units / "oomph-worker@.service")
-    for unit in ("oomph-worker@ingest.service", "oomph-worker@root.service", "oomph-migrate.service"):
+    for unit in (
+        "oomph-worker@ingest.service",
+        "oomph-worker@root.service",
+        "oomph-migrate.service",
+        "oomph-page.service",
+    ):
         assert analyze("verify", "--man=no", str(units / unit)) == ""
 
 
 @needs_systemd
-def test_the_worker_is_hardened(units: Path) -> None:
-    told = analyze("security", "--offline=true", "--no-pager", str(units / "oomph-worker@.service"))
+@pytest.mark.parametrize("unit", ["oomph-worker@.service", "oomph-page.service"])
+def test_what_serves_is_hardened(units: Path, unit: str) -> None:
+    told = analyze("security", "--offline=true", "--no-pager", str(units / unit))
     found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", told)
     assert found, told
     assert float(found[1]) <= MOST_EXPOSED, told
@@ -137,7 +145,7 @@ def deployment(url: str, tmp_path: Path) -> Iterator[Deployment]:
             "WORKER_INGEST_CONCURRENCY": "1",
         }
         host = stack.enter_context(booted(tmp_path / "host", open_to_all(proxy), settings))
-        for unit in ("oomph-worker@.service", "oomph-migrate.service"):
+        for unit in ("oomph-worker@.service", "oomph-migrate.service", "oomph-page.service"):
             host.drop_in(unit, QUICK)
             if needs_its_python_shown():
                 host.drop_in(unit, SHOW_PYTHON, "python")
@@ -229,3 +237,24 @@ def test_jobs_of_a_worker_under_systemd_run_as_a_user_of_their_own(deployment: D
 def test_migrations_run_as_a_unit(deployment: Deployment) -> None:
     deployment.host.systemctl("start", "oomph-migrate")
     assert deployment.host.show("oomph-migrate", "Result")["Result"] == "success"
+
+
+def test_the_page_runs_as_a_unit(deployment: Deployment) -> None:
+    host, unit, port = deployment.host, "oomph-page", free_port()
+    host.copy.write("/etc/oomph/page.env", f"PAGE_OPTIONS=--port {port}\n")
+    install = "install -D -m 600 -o oomph -g oomph /dev/null /etc/oomph/tokens && cat > /etc/oomph/tokens"
+    host.copy.run("sh", "-c", f"echo owner ada a-token-of-twenty-or-more | ({install})")
+    host.systemctl("start", unit)
+    wait_for(lambda: answer(port, "/readyz") == 200, "a page that is ready", 30)
+    assert answer(port, "/") == 401
+    host.systemctl("stop", unit)
+    assert host.show(unit, "ActiveState", "Result") == {"ActiveState": "inactive", "Result": "success"}
+    assert "can be read by others" not in host.log()
+
+
+def answer(port: int, path: str) -> int | None:
+    """The status of the answer; None where nobody gives one. The test's host has the network of this one."""
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=10).status_code
+    except httpx.TransportError:
+        return None
