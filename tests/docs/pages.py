@@ -101,7 +101,8 @@ class Reader:
     def __init__(self, folder: Path, url: str, page: Path) -> None:
         self.folder = folder
         self.url = url
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("WORKER_", "OOMPH_", "DOCUMENT_", "OTEL_", "PG"))}
+        ours = ("WORKER_", "OOMPH_", "DOCUMENT_", "OTEL_", "PG")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
         self.environment = {**kept, "DATABASE_URL": url, "PATH": path, "COLUMNS": "100", "PYTHONPATH": str(ROOT)}
         if any("--embedded" in block.text for block in blocks(page)):  # it brings its own, and names it
