@@ -7,12 +7,13 @@ tables, plus what is needed to read them.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from jobs.connection import Program, run
+from jobs.control import LAST_ID
 from jobs.finding import JobFilter, find_page, jobs_by_id
 from jobs.finding import JobRow as JobRow  # noqa: PLC0414  (who lists jobs looks for their rows here)
 from jobs.rows import MAX_LIMIT, bounded, first_of, rows_of
@@ -21,6 +22,7 @@ from jobs.task import Pool
 
 STATUSES = ("queued", "running", "succeeded", "dead", "cancelled")
 MAX_ATTEMPTS_SHOWN = 200  # each may carry 64 KiB of output
+MAX_BY_HAND_SHOWN = 20  # of one job or kind, the newest; the audit has the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,45 @@ class RunningOn:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditRow:
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    target: str
+    reason: str | None
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """What is not given lets every entry pass.
+
+    `job_id` is of what was done to that job, alone or with others, or made it. `target` is a kind, `job 7`,
+    `schedule nightly`: as the entry has it.
+    """
+
+    job_id: int | None = None
+    target: str | None = None
+    actor: str | None = None
+    action: str | None = None
+
+    def given(self) -> Mapping[str, Any]:
+        """What is given."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
 class JobReport:
-    """A job with its attempts, newest first. `worker` while it runs; its child's pid is written only at its end."""
+    """A job with its attempts, newest first. `worker` while it runs; its child's pid is written only at its end.
+
+    `by_hand` is what was done to it by hand, newest first, the last `MAX_BY_HAND_SHOWN`.
+    """
 
     job: JobRow
     attempts: Sequence[AttemptRow]
     worker: RunningOn | None
+    by_hand: Sequence[AuditRow]
 
     @property
     def process_title(self) -> str | None:
@@ -154,17 +189,6 @@ class WorkerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditRow:
-    id: int
-    at: datetime
-    actor: str
-    action: str
-    target: str
-    reason: str | None
-    detail: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class NoticeRow:
     """What the owners are told. `deliveries`: each message's channel, recipient, job_id and state.
 
@@ -210,6 +234,11 @@ def list_jobs(
     Payloads and results, which may have a megabyte each, only with `full`.
     """
     wanted = JobFilter(status=status, kind=kind, pool=pool, organization_id=organization_id)
+    return list_matching(db, wanted, before=before, limit=limit, full=full)
+
+
+def list_matching(db: Any, wanted: JobFilter, *, before: int | None = None, limit: int = 50, full: bool = False) -> Any:
+    """`list_jobs` by any filter."""
     return run(db, _jobs(wanted, limit=bounded(limit), full=full, before=before))
 
 
@@ -247,9 +276,9 @@ def list_workers(db: Any, *, limit: int = MAX_LIMIT) -> Any:
     return run(db, rows_of(WorkerRow, "list_workers", limit=bounded(limit)))
 
 
-def list_audit(db: Any, *, before: int | None = None, limit: int = 50) -> Any:
+def list_audit(db: Any, wanted: AuditFilter | None = None, *, before: int | None = None, limit: int = 50) -> Any:
     """Who did what, newest first: a list of `AuditRow`."""
-    return run(db, rows_of(AuditRow, "list_audit", before=before, limit=bounded(limit)))
+    return run(db, _audit(wanted or AuditFilter(), before=before, limit=bounded(limit)))
 
 
 def list_notices(db: Any, *, unread: bool = False, before: int | None = None, limit: int = 50) -> Any:
@@ -263,12 +292,19 @@ def _job(job_id: int) -> Program[JobReport | None]:
         return None
     attempts = yield from rows_of(AttemptRow, "list_attempts", job_id=job_id, limit=MAX_ATTEMPTS_SHOWN)
     worker = yield from first_of(rows_of(RunningOn, "running_on", job_id=job_id))
-    return JobReport(job, attempts, worker)
+    by_hand = yield from _audit(AuditFilter(job_id=job_id), limit=MAX_BY_HAND_SHOWN)
+    return JobReport(job, attempts, worker, by_hand)
+
+
+def _audit(wanted: AuditFilter, *, before: int | None = None, limit: int) -> Program[list[AuditRow]]:
+    return rows_of(AuditRow, "list_audit", filter=json.dumps(wanted.given()), before=before, limit=limit)
 
 
 def _jobs(wanted: JobFilter, *, before: int | None, limit: int, full: bool) -> Program[list[JobRow]]:
     """As many pages as it takes: somebody asked for a list, and has the time."""
     jobs: list[JobRow] = []
+    if before is None:
+        before = LAST_ID  # no first page: that has jobs of a key which come again in their place
     while True:
         page = yield from find_page(wanted, before=before, limit=limit - len(jobs), full=full)
         jobs += page.jobs

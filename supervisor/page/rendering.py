@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from jobs.reports import JobRow, error_line, error_stack
+from jobs.reports import MAX_BY_HAND_SHOWN, JobRow, error_line, error_stack
 from supervisor.page import charts, quantities, visible
 from supervisor.page.notes import deed, note
 
@@ -45,7 +45,7 @@ class Templates:
             "short": visible.short,
             "as_json": visible.as_json,
         }
-        self._environment.globals |= {"asset": asset_name, "charts": charts}
+        self._environment.globals |= {"asset": asset_name, "charts": charts, "most_by_hand": MAX_BY_HAND_SHOWN}
         # For all templates, because a block that is made alone knows none of its template's own imports.
         self._environment.globals["parts"] = self._environment.get_template("parts.html").module
 

@@ -8,7 +8,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from jobs import control
 from jobs.activity import PEAK_BOUNDS_MB
+from jobs.bulk import retry_matching
+from jobs.finding import JobFilter
 from supervisor.page import Actor, JobsPage, Role
 from supervisor.page.access import Refused, ThisHost
 from supervisor.page.views.jobs import JOBS
@@ -250,6 +253,59 @@ def test_kinds_schedules_workers_the_audit_and_notices_are_listed(browser: Brows
     assert "No unread notices." not in browser.get("/notices?unread=yes").text
 
 
+def by_hand(html: str) -> list[list[str]]:
+    """The section's rows: when, who, what, why."""
+    section = html.partition('id="by-hand-title"')[2].partition("</section>")[0]
+    rows = re.findall(r"<tr id=.*?</tr>", section, re.DOTALL)
+    return [[re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td.*?</td>", row, re.DOTALL)] for row in rows]
+
+
+def test_a_job_says_what_was_done_to_it_by_hand_alone_and_with_others(browser: Browser, insert: Insert, db: Db) -> None:
+    job_id, other = insert(status="dead"), insert(status="dead", kind="shout")
+    retry_matching(db, JobFilter(status="dead", kind="greet"), actor="ada", reason="the disk is free")
+    control.cancel(db, job_id, actor="bo")
+    told = by_hand(browser.get(f"/jobs/{job_id}").text)
+    assert [row[1:] for row in told] == [
+        ["bo", "cancel", ""],
+        ["ada", "retry of kind greet, status dead", "the disk is free"],
+    ]
+    assert "Nothing so far." in browser.get(f"/jobs/{other}").text.partition('id="by-hand-title"')[2]
+
+
+def test_a_kind_says_what_was_done_to_it_by_hand_and_where_the_rest_is(browser: Browser, db: Db) -> None:
+    kind = "a kind & more"
+    for number in range(11):
+        control.pause(db, kind, actor="ada", reason=f"pause {number}")
+        control.resume(db, kind, actor="bo", probe=number == 10)
+    control.pause(db, "another", actor="ada")
+    shown = browser.get("/kind?name=a+kind+%26+more").text
+    told = by_hand(shown)
+    assert len(told) == 20
+    assert [row[1:] for row in told[:2]] == [["bo", "resume with a probe", ""], ["ada", "pause", "pause 10"]]
+    assert "/audit?target=" not in browser.get("/kind?name=another").text
+    (rest,) = re.findall(r'href="(/audit\?target=[^"]+)"', shown)
+    assert browser.get(rest).text.count('<tr id="audit-') == 22
+
+
+def test_the_audit_is_filtered_and_its_pages_keep_the_filter(browser: Browser, insert: Insert, db: Db) -> None:
+    job_id = insert()
+    control.cancel(db, job_id, actor="ada", reason="not needed")
+    for number in range(60):
+        control.pause(db, "greet", actor="bo", reason=f"pause {number}")
+    assert browser.get("/audit?actor=ada").text.count('<tr id="audit-') == 1
+    assert browser.get(f"/audit?job_id={job_id}").text.count('<tr id="audit-') == 1
+    assert browser.get("/audit?action=cancel").text.count('<tr id="audit-') == 1
+    assert "Nothing like that was done by hand yet." in browser.get("/audit?actor=ada&action=pause").text
+    first = browser.get("/audit?actor=bo&target=greet").text
+    assert first.count('<tr id="audit-') == 50
+    assert 'value="greet"' in first
+    (older,) = re.findall(r'rel="next" href="([^"]+)"', first)
+    second = browser.get(older.replace("&amp;", "&")).text
+    assert second.count('<tr id="audit-') == 10
+    assert "pause 9<" in second
+    assert browser.get("/audit?job_id=first").status_code == 400
+
+
 def test_a_kind_shows_its_memory_against_its_limit(browser: Browser, db: Db) -> None:
     db.execute("INSERT INTO background_kinds (kind, pool) VALUES ('read-scan', 'ingest')")
     peaks = [0] * (len(PEAK_BOUNDS_MB) + 1)
@@ -321,6 +377,8 @@ def test_nothing_of_a_job_is_obeyed_or_hidden(browser: Browser, insert: Insert, 
     )
     listed = browser.get("/kinds").text
     (link,) = re.findall(r'<a href="(/kind\?name=[^"]+)"', listed)
+    add(db, "audit", actor=HOSTILE, action=HOSTILE, target=f"job {job_id}", reason=HOSTILE, detail='{"filter": [1]}')
+    add(db, "audit", actor=HOSTILE, action=HOSTILE, target=kind, reason=HOSTILE, detail='"a text"')
     for path in ("/", "/jobs", f"/jobs/{job_id}", f"/jobs/{odd}", "/kinds", link, "/schedules", "/audit", "/notices"):
         answer = browser.get(path)
         assert answer.status_code == 200, path

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from jobs import reports
 from jobs.finding import JobRow
-from jobs.reports import AttemptRow, JobReport, KindRow
+from jobs.reports import AttemptRow, AuditRow, JobReport, KindRow
 from jobs.standing import Standing, standing
 from supervisor.page.payloads import payload_text, result_text
 from supervisor.page.reading import Session
@@ -29,6 +29,7 @@ class JobShown:
     job: JobRow
     attempts: Sequence[AttemptRow]
     attempts_known: int
+    by_hand: Sequence[AuditRow]
     standing: Standing | None
     is_declared: bool
     runs: str | None
@@ -48,6 +49,7 @@ async def _read(session: Session, question: JobQuestion) -> JobShown:
         job=report.job,
         attempts=report.attempts[:MAX_ATTEMPTS],
         attempts_known=len(report.attempts),
+        by_hand=report.by_hand,
         standing=stands,
         is_declared=kind is not None and kind.pool is not None,
         runs=report.runs,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from jobs import reports
 from jobs.activity import ActivityPoint, activity
-from jobs.reports import KindRow
+from jobs.reports import MAX_BY_HAND_SHOWN, AuditFilter, AuditRow, KindRow
 from supervisor.page.access import Refused
 from supervisor.page.charts import merged
 from supervisor.page.reading import Session
@@ -27,11 +27,15 @@ class KindQuestion:
 
 @dataclass(frozen=True, slots=True)
 class KindShown:
-    """One kind, and how its attempts went. `kind` is None where no worker has declared it and nobody paused it."""
+    """One kind, how its attempts went, and what was done to it by hand.
+
+    `kind` is None where no worker has declared it and nobody has paused it.
+    """
 
     name: str
     kind: KindRow | None
     past: Sequence[ActivityPoint]
+    by_hand: Sequence[AuditRow]
 
 
 def _ask_all(_: Params) -> None:
@@ -52,10 +56,13 @@ def _ask(params: Params) -> KindQuestion:
 
 async def _read(session: Session, question: KindQuestion) -> KindShown:
     kind: KindRow | None = await reports.show_kind(session.connection, question.name)
+    by_hand: list[AuditRow] = await reports.list_audit(
+        session.connection, AuditFilter(target=question.name), limit=MAX_BY_HAND_SHOWN
+    )
     if kind is None:
-        return KindShown(question.name, None, [])
+        return KindShown(question.name, None, [], by_hand)
     past: list[ActivityPoint] = await activity(session.connection, kind=kind.kind, span=timedelta(hours=question.hours))
-    return KindShown(kind.kind, kind, merged(past))
+    return KindShown(kind.kind, kind, merged(past), by_hand)
 
 
 KINDS = View("/kinds", "kinds.html", _ask_all, _read_all)

@@ -2,19 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 from jobs import reports
-from jobs.reports import AuditRow, NoticeRow, ScheduleRow, WorkerRow
+from jobs.reports import AuditFilter, AuditRow, NoticeRow, ScheduleRow, WorkerRow
 from supervisor.page.reading import Session
 from supervisor.page.view import Params, View
-from supervisor.page.views.questions import PAGE_ROWS, number, one_of
+from supervisor.page.views.questions import PAGE_ROWS, number, one_of, word
 
 
 @dataclass(frozen=True, slots=True)
-class PageQuestion:
-    """A page of a list: what is before this id."""
+class AuditQuestion:
+    """A page of the audit: what passes, before this id."""
 
+    wanted: AuditFilter
     before: int | None
+
+    @property
+    def filters(self) -> str:
+        """The filter as a query string."""
+        return urlencode(self.wanted.given())
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +52,14 @@ def _ask_nothing(_: Params) -> None:
     return None
 
 
-def _ask_page(params: Params) -> PageQuestion:
-    return PageQuestion(number(params, "before"))
+def _ask_audit(params: Params) -> AuditQuestion:
+    wanted = AuditFilter(
+        job_id=number(params, "job_id"),
+        target=word(params, "target"),
+        actor=word(params, "actor"),
+        action=word(params, "action"),
+    )
+    return AuditQuestion(wanted, number(params, "before"))
 
 
 def _ask_notices(params: Params) -> NoticesQuestion:
@@ -63,8 +76,10 @@ async def _read_workers(session: Session, _: None) -> Sequence[WorkerRow]:
     return rows
 
 
-async def _read_audit(session: Session, question: PageQuestion) -> AuditPage:
-    rows: list[AuditRow] = await reports.list_audit(session.connection, before=question.before, limit=PAGE_ROWS)
+async def _read_audit(session: Session, question: AuditQuestion) -> AuditPage:
+    rows: list[AuditRow] = await reports.list_audit(
+        session.connection, question.wanted, before=question.before, limit=PAGE_ROWS
+    )
     return AuditPage(rows, rows[-1].id if len(rows) == PAGE_ROWS else None)
 
 
@@ -77,5 +92,5 @@ async def _read_notices(session: Session, question: NoticesQuestion) -> NoticesP
 
 SCHEDULES = View("/schedules", "schedules.html", _ask_nothing, _read_schedules)
 WORKERS = View("/workers", "workers.html", _ask_nothing, _read_workers)
-AUDIT = View("/audit", "audit.html", _ask_page, _read_audit)
+AUDIT = View("/audit", "audit.html", _ask_audit, _read_audit)
 NOTICES = View("/notices", "notices.html", _ask_notices, _read_notices)
