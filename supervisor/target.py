@@ -82,9 +82,14 @@ def open_connection(target: Target) -> "Iterator[psycopg.Connection[tuple[Any, .
     from jobs.migrate import check
 
     with psycopg.connect(target.url, **connection_parameters("oomph", CONNECT_SECONDS)) as connection:
-        connection.execute("SELECT set_config('statement_timeout', %s, true)", [f"{STATEMENT_SECONDS}s"])
+        bound_statements(connection)
         check(connection)
         yield connection
+
+
+def bound_statements(connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
+    """Let no statement of the transaction that is open, or now begins, take longer than somebody waits."""
+    connection.execute("SELECT set_config('statement_timeout', %s, true)", [f"{STATEMENT_SECONDS}s"])
 
 
 @contextmanager

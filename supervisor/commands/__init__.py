@@ -4,6 +4,7 @@
     options.py       what commands share        database.py  the one way to a connection
     output.py        tables for people, JSON for programs
     progress.py      a bar for what takes long             completion.py  what a shell is offered
+    asking.py        what a terminal is asked              job_filter.py  the options that choose jobs
     plain_worker.py  a worker that is started without options, or plain ones, needs nothing of the above
 
 Status 0: done. 1: refused or failed, with the reason on stderr, or `doctor` found an error. 2: wrong usage. 75: a
@@ -11,7 +12,8 @@ worker that could only end at once, because its loop was blocked when it lost it
 
 `--json` prints, on stdout and nothing else there: of a list, an array of objects; of `show`, of a kind that is paused
 or resumed, of `migrate` and of `top`, one object; of any other action, an array with one object for each thing that it
-was about. The names are those of the tables' columns; moments are ISO 8601 in UTC, spans are seconds.
+was about; with `--all`, one object that counts them. The names are those of the tables' columns; moments are ISO 8601
+in UTC, spans are seconds.
 
 A command imports what it needs when it runs: `oomph --help` stays quick, and nothing of `jobs` is imported before
 `main` has put the working folder last, where a user's own `jobs.py` cannot stand in for the package.

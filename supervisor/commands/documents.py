@@ -8,7 +8,17 @@ import typer
 
 from supervisor.commands.completion import choices
 from supervisor.commands.database import connected
-from supervisor.commands.options import Actor, AsJson, DatabaseUrl, EmbeddedFolder, Limit, Reason, actor_of, one_of
+from supervisor.commands.options import (
+    Actor,
+    AsJson,
+    DatabaseUrl,
+    EmbeddedFolder,
+    Limit,
+    Reason,
+    actor_of,
+    one_of,
+    reason_of,
+)
 from supervisor.commands.output import Column, print_facts, print_json, print_table, printable, span
 from supervisor.commands.progress import progress
 from supervisor.errors import CommandError
@@ -126,7 +136,7 @@ def show_document(
 def delete_documents(
     ids: Annotated[list[UUID], typer.Argument(metavar="ID", help="Which documents.")],
     actor: Actor = None,
-    reason: Reason = "",
+    reason: Reason = None,
     as_json: AsJson = False,
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
@@ -139,12 +149,12 @@ def delete_documents(
     from jobs import control
     from jobs.documents.delete import delete
 
-    who = actor_of(actor)
+    who, why = actor_of(actor), reason_of(reason)
     with connected(database, embedded) as connection, progress("deleting", len(ids)) as step:
         for document_id in ids:
             delete(connection, document_id)
-            control.record(connection, "delete", f"document {document_id}", actor=who, reason=reason)
-            step()
+            control.record(connection, "delete", f"document {document_id}", actor=who, reason=why)
+            step(1)
     if as_json:
         print_json([{"id": document_id, "status": "DELETED"} for document_id in ids])
         return

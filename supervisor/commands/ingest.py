@@ -135,7 +135,7 @@ def reindex(
         with _interruption_told(submitted), progress("reindexing", len(ids) if ids else None) as step:
             for submission in _reindex_all(connection, ids, collection, begin, reports):
                 submitted.append(submission)
-                step()
+                step(1)
         trouble = _follow(connection, submitted, reports, target.named, wait=wait)
     _conclude(reports, trouble, as_json=as_json, wait=wait)
 
@@ -157,7 +157,7 @@ def _submit_all(
     submitted: list[FileReport] = []
     with _interruption_told(submitted), progress("storing", len(found)) as step:
         for place, file in enumerate(found):
-            step()
+            step(1)
             try:
                 with file.opened() as content, connection.transaction():
                     connection.execute("SELECT set_config('statement_timeout', %s, true)", [STATEMENT_TIMEOUT])

@@ -9,17 +9,19 @@ import typer
 from supervisor.commands.output import print_facts, print_json, printable, shown, span
 
 if TYPE_CHECKING:
-    from jobs.reports import AttemptRow, JobReport, JobRow
+    from jobs.reports import AttemptRow, AuditRow, JobReport, JobRow
     from jobs.standing import Standing
 
 Facts = Iterator[tuple[str, object]]
 
 
 def print_report(report: "JobReport", standing: "Standing | None", *, as_json: bool) -> None:
-    """Print a job with its attempts; `standing` None where it is gone since.
+    """Print a job with its attempts and what was done to it by hand; `standing` None where it is gone since.
 
-    As JSON: the job's columns, where it runs, what it waits for, and `attempts`, an array of objects.
+    As JSON: the job's columns, where it runs, what it waits for, and two arrays of objects, `attempts` and `by_hand`.
     """
+    from jobs.reports import MAX_BY_HAND_SHOWN
+
     waits_for = standing.next if standing and report.job.status == "queued" else None
     if as_json:
         job = {field.name: getattr(report.job, field.name) for field in dataclasses.fields(report.job)}
@@ -29,7 +31,7 @@ def print_report(report: "JobReport", standing: "Standing | None", *, as_json: b
             "worker_pid": worker and worker.pid,
             "process_title": report.process_title,
         }
-        print_json({**job, **runs, "waits_for": waits_for, "attempts": report.attempts})
+        print_json({**job, **runs, "waits_for": waits_for, "attempts": report.attempts, "by_hand": report.by_hand})
         return
     typer.echo(f"Job {report.job.id}: {printable(report.job.kind)}, {report.job.status}")
     print_facts(_about_job(report.job, report.runs, standing if waits_for else None), indent="  ")
@@ -40,6 +42,11 @@ def print_report(report: "JobReport", standing: "Standing | None", *, as_json: b
         print_facts(_about_attempt(attempt), indent="  ")
     if not report.attempts:
         typer.echo("\nNo attempt has failed.")
+    if report.by_hand:
+        typer.echo("\nDone by hand, newest first")
+        print_facts(((f"{shown(row.at)} UTC", _deed(row)) for row in report.by_hand), indent="  ")
+    if len(report.by_hand) == MAX_BY_HAND_SHOWN:
+        typer.echo(f"perhaps more: oomph audit list --job {report.job.id}", err=True)
 
 
 def _about_job(job: "JobRow", runs: str | None, standing: "Standing | None") -> Facts:
@@ -98,6 +105,16 @@ def _about_attempt(attempt: "AttemptRow") -> Facts:
     yield "evidence", _evidence(attempt)
     yield from _about_error(attempt.error)
     yield "output", attempt.output_tail
+
+
+def done(row: "AuditRow") -> str:
+    """What somebody did, in the words of the command that does it."""
+    detail: object = row.detail  # of a row that was written by hand, it may be anything
+    return f"{row.action} --probe" if isinstance(detail, dict) and detail.get("probe") else row.action
+
+
+def _deed(row: "AuditRow") -> str:
+    return f"{done(row)} by {row.actor}" + (f": {row.reason}" if row.reason else "")
 
 
 def _evidence(attempt: "AttemptRow") -> object:

@@ -6,7 +6,7 @@ import typer
 
 from supervisor.commands import completion
 from supervisor.commands.database import connected
-from supervisor.commands.options import Actor, AsJson, DatabaseUrl, EmbeddedFolder, Limit, Reason, actor_of
+from supervisor.commands.options import Actor, AsJson, DatabaseUrl, EmbeddedFolder, Limit, Reason, actor_of, reason_of
 from supervisor.commands.output import Column, print_json, print_table, printable, shown
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def list_kinds(
 def pause_kind(
     kind: KindName,
     actor: Actor = None,
-    reason: Reason = "",
+    reason: Reason = None,
     as_json: AsJson = False,
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
@@ -66,15 +66,15 @@ def pause_kind(
     """Let no job of a kind start; running ones finish."""
     from jobs import control, reports
 
-    who = actor_of(actor)
+    who, why = actor_of(actor), reason_of(reason)
     with connected(database, embedded) as connection:
-        control.pause(connection, kind, actor=who, reason=reason)
+        control.pause(connection, kind, actor=who, reason=why)
         known: KindRow = reports.show_kind(connection, kind)
     if as_json:
         print_json(known)
         return
     typer.echo(f"kind {shown(kind)} is paused")
-    if known.paused_by != who or (known.pause_reason or "") != reason.strip():
+    if known.paused_by != who or (known.pause_reason or "") != why.strip():
         since = f"since {known.paused_at:%Y-%m-%d %H:%M:%S %Z} by {shown(known.paused_by)}"
         typer.echo(f"it was paused already, {since}, and keeps that reason: {printable(known.pause_reason or 'none')}")
     if known.pool is None:
@@ -88,7 +88,7 @@ def resume_kind(
         bool, typer.Option("--probe", help="Let exactly one job through first; its success resumes the kind.")
     ] = False,
     actor: Actor = None,
-    reason: Reason = "",
+    reason: Reason = None,
     as_json: AsJson = False,
     database: DatabaseUrl = "",
     embedded: EmbeddedFolder = None,
@@ -96,9 +96,9 @@ def resume_kind(
     """Let a paused kind run again, with --probe one job first."""
     from jobs import control, reports
 
-    who = actor_of(actor)
+    who, why = actor_of(actor), reason_of(reason)
     with connected(database, embedded) as connection:
-        control.resume(connection, kind, actor=who, reason=reason, probe=probe)
+        control.resume(connection, kind, actor=who, reason=why, probe=probe)
         known: KindRow = reports.show_kind(connection, kind)
     if as_json:
         print_json(known)

@@ -6,6 +6,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from supervisor.commands.asking import ask, can_be_asked
+
 LAST_ID = 2**63 - 1  # of any row: the database compares with no greater number
 
 
@@ -44,7 +46,13 @@ Actor = Annotated[
     str | None,
     typer.Option("--actor", metavar="NAME", envvar="OOMPH_ACTOR", help="Who does this.", show_default=False),
 ]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the audit.", show_default=False)]
+Reason = Annotated[
+    str | None,
+    typer.Option(
+        "--reason", metavar="TEXT", help="Why, for the audit; a terminal is asked for it.", show_default=False
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="With --all: do not ask, neither whether nor why.")]
 
 
 def actor_of(actor: str | None) -> str:
@@ -52,6 +60,15 @@ def actor_of(actor: str | None) -> str:
     if actor is None:
         refuse("--actor", "who does this? Name yourself with --actor NAME, or set OOMPH_ACTOR; it goes into the audit")
     return actor
+
+
+def reason_of(reason: str | None) -> str:
+    """The reason of an action. On a terminal it is asked for, where nothing was said of it; Enter gives none."""
+    if reason is not None:
+        return reason
+    if not can_be_asked():
+        return ""
+    return ask("Why, for the audit? (Enter: no reason)")
 
 
 def one_of(option: str, value: str | None, allowed: Iterable[str]) -> str | None:

@@ -1,13 +1,26 @@
-"""`oomph schedules`, `oomph workers`, `oomph audit`: lists without actions."""
+"""`oomph schedules`, `oomph workers`, `oomph audit`: lists, and a schedule that is run now."""
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from supervisor.commands.completion import choices, kinds
 from supervisor.commands.database import connected
-from supervisor.commands.options import AsJson, Before, DatabaseUrl, EmbeddedFolder, Limit
-from supervisor.commands.output import Column, print_json, print_table, span
+from supervisor.commands.job_report import done
+from supervisor.commands.options import (
+    Actor,
+    AsJson,
+    Before,
+    DatabaseUrl,
+    EmbeddedFolder,
+    Limit,
+    Reason,
+    actor_of,
+    possible_id,
+    reason_of,
+)
+from supervisor.commands.output import Column, print_json, print_table, shown, span
 
 if TYPE_CHECKING:
     from jobs.reports import AuditRow, ScheduleRow, WorkerRow
@@ -43,6 +56,30 @@ def list_schedules(
     print_table(columns, rows, empty="no schedules: a worker writes those of its app when it starts")
 
 
+@schedules.command("run")
+def run_schedule(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which schedule.")],
+    actor: Actor = None,
+    reason: Reason = None,
+    as_json: AsJson = False,
+    database: DatabaseUrl = "",
+    embedded: EmbeddedFolder = None,
+) -> None:
+    """Run a schedule now, once; its own times stay as they are.
+
+    Where the schedule's overlap is to skip, it is refused while a job of it is queued or running.
+    """
+    from jobs import control
+
+    who, why = actor_of(actor), reason_of(reason)
+    with connected(database, embedded) as connection:
+        job_id: int = control.run_schedule_now(connection, name, actor=who, reason=why)
+    if as_json:
+        print_json([{"id": job_id, "schedule": name, "status": "queued"}])
+        return
+    typer.echo(f"schedule {shown(name)} runs now: job {job_id}")
+
+
 @workers.command("list")
 def list_workers(
     limit: Limit = 100,
@@ -72,6 +109,31 @@ def list_workers(
 
 @audit.command("list")
 def list_audit(
+    job_id: Annotated[
+        int | None,
+        typer.Option(
+            "--job",
+            metavar="ID",
+            callback=possible_id,
+            help="Only what was done to this job, alone or with others.",
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Only what was done to this: a kind, or as the list shows it.", autocompletion=kinds
+        ),
+    ] = None,
+    action: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ACTION",
+            help="Only this: retry, cancel, pause, resume, run now, ...",
+            autocompletion=choices("retry", "cancel", "pause", "resume", "run now", "delete"),
+        ),
+    ] = None,
+    actor: Annotated[str | None, typer.Option(metavar="NAME", help="Only what this person did.")] = None,
     limit: Limit = 50,
     before: Before = None,
     as_json: AsJson = False,
@@ -80,9 +142,11 @@ def list_audit(
 ) -> None:
     """List who did what and why, newest first."""
     from jobs import reports
+    from jobs.reports import AuditFilter
 
+    wanted = AuditFilter(job_id=job_id, target=target, actor=actor, action=action)
     with connected(database, embedded) as connection:
-        rows: list[AuditRow] = reports.list_audit(connection, before=before, limit=limit)
+        rows: list[AuditRow] = reports.list_audit(connection, wanted, before=before, limit=limit)
     if as_json:
         print_json(rows)
         return
@@ -90,11 +154,15 @@ def list_audit(
         Column("ID", lambda row: row.id, right=True),
         Column("AT (UTC)", lambda row: row.at),
         Column("ACTOR", lambda row: row.actor),
-        Column("ACTION", _action),
+        Column("ACTION", done),
         Column("TARGET", lambda row: row.target),
         Column("REASON", lambda row: row.reason, flexible=True),
     ]
-    print_table(columns, rows, empty="nothing was done by hand yet")
+    print_table(
+        columns, rows, empty="nothing like that was done by hand" if wanted.given() else "nothing was done by hand yet"
+    )
+    if len(rows) == limit:
+        typer.echo(f"perhaps more: --before {rows[-1].id}", err=True)
 
 
 def _every(row: "ScheduleRow") -> timedelta | str | None:
@@ -103,8 +171,3 @@ def _every(row: "ScheduleRow") -> timedelta | str | None:
 
 def _state(row: "WorkerRow") -> str:
     return "alive" if row.alive else "lost"
-
-
-def _action(row: "AuditRow") -> str:
-    detail: object = row.detail  # of a row that was written by hand, it may be anything
-    return f"{row.action} --probe" if isinstance(detail, dict) and detail.get("probe") else row.action

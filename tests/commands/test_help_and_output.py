@@ -14,7 +14,8 @@ from tests.commands.conftest import Oomph
 COMMANDS = [
     "migrate", "worker", "doctor", "enqueue", "ingest", "search", "reindex", "top",
     "page", "documents list", "documents show", "documents delete", "jobs list", "jobs show", "jobs retry",
-    "jobs cancel", "kinds list", "kinds pause", "kinds resume", "schedules list", "workers list", "audit list",
+    "jobs cancel", "kinds list", "kinds pause", "kinds resume", "schedules list", "schedules run", "workers list",
+    "audit list",
 ]  # fmt: skip
 
 
@@ -41,7 +42,9 @@ def test_every_command_has_help_and_every_database_command_its_options(anywhere:
             "documents show",
             "jobs show",
         )
-        assert ("--actor NAME" in out) == (name.split()[-1] in {"retry", "cancel", "pause", "resume", "delete", "page"})
+        assert ("--actor NAME" in out) == (
+            name.split()[-1] in {"retry", "cancel", "pause", "resume", "delete", "run", "page"} or name == "audit list"
+        )
         if name.endswith("list"):
             assert "--json" in out
             assert f"1<=x<={MAX_LIMIT}" in out

@@ -68,6 +68,34 @@ def test_filters_combine(oomph: Oomph, insert: Insert) -> None:
     assert [row["id"] for row in oomph("jobs", "list", "--json", *options).json] == [wanted]
 
 
+def test_jobs_are_found_by_worker_schedule_key_and_time(oomph: Oomph, insert: Insert) -> None:
+    worker = uuid.uuid4()
+    wanted = insert(
+        status="dead", worker_id=worker, schedule="nightly", occurrence="2030-01-01T00:00Z", concurrency_key="c",
+        dedupe_key="d", created_at="2030-01-01T10:00Z", finished_at="2030-01-01T11:00Z",
+    )  # fmt: skip
+    insert(status="dead", created_at="2030-01-01T10:01Z", finished_at="2030-01-01T11:01Z")
+    for chosen in (
+        ("--worker-id", str(worker)),
+        ("--schedule", "nightly"),
+        ("--key", "c"),
+        ("--key", "d"),
+        ("--created-from", "2030-01-01T10:00", "--created-until", "2030-01-01 10:01"),
+        ("--finished-from", "2030-01-01T12:00+01:00", "--finished-until", "2030-01-01T11:00:30Z"),
+    ):
+        assert [row["id"] for row in oomph("jobs", "list", "--json", *chosen).json] == [wanted], chosen
+    assert "--created-from" in oomph("jobs", "list", "--created-from", "yesterday").misused()
+
+
+def test_pages_of_a_key_have_every_job_once_and_in_order(oomph: Oomph, insert: Insert) -> None:
+    waiting = insert(status="queued", concurrency_key="c", blocked=True)
+    ids = [insert(status="dead", concurrency_key="c") for _ in range(3)]
+    first = oomph("jobs", "list", "--json", "--key", "c", "--limit", "2").json
+    assert [row["id"] for row in first] == [ids[2], ids[1]]
+    rest = oomph("jobs", "list", "--json", "--key", "c", "--before", str(ids[1])).json
+    assert [row["id"] for row in rest] == [ids[0], waiting]
+
+
 def test_pages_follow_each_other_by_id_without_gap_or_overlap(oomph: Oomph, insert: Insert) -> None:
     ids = [insert() for _ in range(5)]
     first = oomph("jobs", "list", "--limit", "2")
@@ -127,6 +155,29 @@ def test_show_as_json_is_one_object_with_its_attempts(oomph: Oomph, insert: Inse
     assert attempt.keys() >= ATTEMPT_CONTRACT
     assert attempt["evidence"]["certainty"] == "certain"
     assert attempt["output_tail"] == "first line\nsecond \x1b[31mline\n"
+
+
+def test_show_tells_what_was_done_by_hand(oomph: Oomph, insert: Insert) -> None:
+    job_id = str(insert(status="dead"))
+    assert "Done by hand" not in oomph("jobs", "show", job_id).out
+    oomph("jobs", "retry", job_id, "--actor", "ada", "--reason", "the disk is free")
+    oomph("jobs", "cancel", "--all", "--status", "queued", "--yes", "--actor", "bo")
+    told = oomph("jobs", "show", job_id).out.partition("Done by hand, newest first\n")[2].splitlines()
+    assert [line.partition(" UTC  ")[2] for line in told] == ["cancel by bo", "retry by ada: the disk is free"]
+    rows = oomph("jobs", "show", job_id, "--json").json["by_hand"]
+    assert [(row["actor"], row["action"], row["target"]) for row in rows] == [
+        ("bo", "cancel", "1 jobs"),
+        ("ada", "retry", f"job {job_id}"),
+    ]
+
+
+def test_show_says_where_the_rest_of_what_was_done_by_hand_is(oomph: Oomph, insert: Insert) -> None:
+    job_id = str(insert())
+    for _ in range(10):
+        oomph("jobs", "cancel", job_id, "--actor", "ada")
+        oomph("jobs", "retry", job_id, "--actor", "ada")
+    assert f"perhaps more: oomph audit list --job {job_id}" in oomph("jobs", "show", job_id).err
+    assert len(oomph("audit", "list", "--json", "--job", job_id).json) == 20
 
 
 def test_show_says_where_a_running_job_can_be_found(oomph: Oomph, insert: Insert, db: Connection) -> None:

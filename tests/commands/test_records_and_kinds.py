@@ -135,6 +135,51 @@ def test_the_audit_pages_by_id(oomph: Oomph) -> None:
     assert rest[0].keys() >= {"at", "actor", "action", "target", "reason", "detail"}
 
 
+def test_the_audit_is_listed_by_job_target_actor_and_action(oomph: Oomph, insert: Insert) -> None:
+    job_id = str(insert())
+    oomph("jobs", "cancel", job_id, "--actor", "ada")
+    for kind in ("greet", "parse"):
+        oomph("kinds", "pause", kind, "--actor", "ben")
+
+    def listed(*options: str) -> list[tuple[str, str]]:
+        return [(row["action"], row["target"]) for row in oomph("audit", "list", "--json", *options).json]
+
+    assert listed("--job", job_id) == listed("--actor", "ada") == [("cancel", f"job {job_id}")]
+    assert listed("--target", "greet") == [("pause", "greet")]
+    assert listed("--action", "pause", "--actor", "ben") == [("pause", "parse"), ("pause", "greet")]
+    assert oomph("audit", "list", "--action", "resume").err == "nothing like that was done by hand\n"
+    assert "--before 2" in oomph("audit", "list", "--action", "pause", "--limit", "2").err
+
+
+NIGHTLY = """
+WITH kind AS (INSERT INTO background_kinds (kind, pool, priority, max_attempts, timeout)
+              VALUES ('digest', 'system', 1, 5, '1 minute'))
+INSERT INTO background_schedules (name, app, kind, every, misfire, overlap, grace, next_occurrence)
+VALUES ('nightly', 'app', 'digest', '1 day', 'latest', 'skip', '1 hour', now() + interval '1 hour')
+"""
+
+
+def test_a_schedule_is_run_now_once_and_audited(oomph: Oomph, db: Connection) -> None:
+    db.execute(NIGHTLY)
+    before = one(db, "SELECT next_occurrence FROM background_schedules")
+    (made,) = oomph("schedules", "run", "nightly", "--actor", "ada", "--reason", "asked for", "--json").json
+    assert made == {"id": made["id"], "schedule": "nightly", "status": "queued"}
+    assert one(db, "SELECT id, kind, schedule FROM background_jobs") == (made["id"], "digest", "nightly")
+    assert one(db, "SELECT next_occurrence FROM background_schedules") == before
+    (audited,) = oomph("audit", "list", "--json", "--job", str(made["id"])).json
+    assert (audited["actor"], audited["target"], audited["reason"]) == ("ada", "schedule nightly", "asked for")
+    assert "its overlap is to skip" in oomph("schedules", "run", "nightly", "--actor", "ada").refused()
+    db.execute("UPDATE background_jobs SET status = 'succeeded'")
+    assert re.fullmatch(
+        r"schedule nightly runs now: job \d+\n", oomph("schedules", "run", "nightly", "--actor", "ada").out
+    )
+
+
+def test_running_a_schedule_needs_an_actor_and_a_schedule(oomph: Oomph) -> None:
+    assert "who does this?" in oomph("schedules", "run", "nightly").misused()
+    assert "schedule nightly does not exist" in oomph("schedules", "run", "nightly", "--actor", "ada").refused()
+
+
 def test_every_list_is_an_array_also_when_it_is_empty(oomph: Oomph) -> None:
     for group in ("jobs", "kinds", "schedules", "workers", "audit"):
         assert oomph(group, "list", "--json").json == []

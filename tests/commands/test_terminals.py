@@ -51,12 +51,12 @@ def test_a_pipe_has_them_only_where_they_are_asked_for(oomph: Oomph, insert: Ins
 
 def test_many_jobs_are_retried_behind_a_bar_and_few_are_not(url: str, insert: Insert, db: Connection) -> None:
     dead = [str(insert(status="dead")) for _ in range(25)]
-    with terminal("jobs", "retry", "--actor", "ada", *dead, DATABASE_URL=url) as many:
+    with terminal("jobs", "retry", "--actor", "ada", "--reason", "", *dead, DATABASE_URL=url) as many:
         assert many.end() == 0
         assert "/25" in many.raw
         assert many.text.count("is queued again") == 25
     db.execute("UPDATE background_jobs SET status = 'dead'")
-    with terminal("jobs", "retry", "--actor", "ada", *dead[:2], DATABASE_URL=url) as few:
+    with terminal("jobs", "retry", "--actor", "ada", "--reason", "", *dead[:2], DATABASE_URL=url) as few:
         assert few.end() == 0
         assert "retrying" not in few.raw
 
