@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,8 @@ from typing import Any
 from pools.leftovers import children_reader, stats
 from pools.procfs import slurp
 
+ENDING_SECONDS = 1.0  # for a thread that ends: the kernel knows one still when Python has joined it
+LOOK_SECONDS = 0.005
 _BORN = 42  # the exit status of a fork that reached its own code
 
 # Kernel objects that a fork shares with its parent, by what their descriptor is called.
@@ -65,7 +68,10 @@ def witness_threads() -> Iterator[list[str]]:
 
 
 def _refuse_threads(step: str, started: list[str]) -> None:
-    if (count := len(os.listdir("/proc/self/task"))) > 1:
+    until = time.monotonic() + ENDING_SECONDS
+    while (count := len(os.listdir("/proc/self/task"))) > 1 and time.monotonic() < until:
+        time.sleep(LOOK_SECONDS)
+    if count > 1:
         names = started or ["by native code"]
         raise Unsafe(
             f"{step} left {count - 1} thread(s) running, and a process with threads cannot be forked safely: "

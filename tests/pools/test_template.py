@@ -62,6 +62,21 @@ async def test_a_refusal_is_heard_even_where_the_template_was_dead_before_anyone
     await template.end(5, "the test is over")
 
 
+async def test_threads_that_end_while_a_module_is_loaded_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some libraries look at their host in threads; for the kernel one lives a little longer than its join says."""
+    (tmp_path / "passing_preload.py").write_text(
+        "import threading, time\n"
+        "for seconds in (0, 0, 0, 0.2): threading.Thread(target=time.sleep, args=[seconds]).start()\n"
+    )
+    (tmp_path / "passing_app.py").write_text("from jobs import App\napp = App([], preload=['passing_preload'])\n")
+    monkeypatch.chdir(tmp_path)
+    template = Template.launch("passing_app:app", StartMethod.FORK, os.environ, 1 << 40, lambda: None)
+    await template.ready()
+    await template.end(5, "the test is over")
+
+
 async def test_running_children_do_not_notice_that_the_template_died(kitchen: Kitchen, tmp_path: Path) -> None:
     """Scenario 15: SIGKILL with eight children running; also once more, at once."""
     ready, done = [tmp_path / f"ready{number}" for number in range(8)], tmp_path / "done"
