@@ -297,7 +297,10 @@ def _job(job_id: int) -> Program[JobReport | None]:
 
 
 def _audit(wanted: AuditFilter, *, before: int | None = None, limit: int) -> Program[list[AuditRow]]:
-    return rows_of(AuditRow, "list_audit", filter=json.dumps(wanted.given()), before=before, limit=limit)
+    asked = {"filter": json.dumps(wanted.given()), "before": before, "limit": limit}
+    if wanted.job_id is None:
+        return rows_of(AuditRow, "list_audit", **asked)
+    return rows_of(AuditRow, "list_audit_of_job", job_id=wanted.job_id, **asked)
 
 
 def _jobs(wanted: JobFilter, *, before: int | None, limit: int, full: bool) -> Program[list[JobRow]]:
