@@ -27,10 +27,7 @@ MAY_ASK = {
     ("supervisor/monitor/meter.py", "now = time.time() + self.clock_offset"): (
         "a figure of how long jobs waited; corrected by how far this clock is from the database's"
     ),
-    (
-        "supervisor/notices/mail.py",
-        "message = compose(batch, sender=self._sender, recipient=payload.recipient, now=datetime.now(UTC))",
-    ): "the Date of a mail",
+    ("supervisor/notices/mail.py", "now=datetime.now(UTC),"): "the Date of a mail",
     ("supervisor/notices/webhook.py", "now = int(time.time())"): "the signed timestamp of a call",
     ("pools/ownership.py", "born_at: float = field(default_factory=time.time)"): (
         "compared with the ctime of files in memory, by the same clock: after a step back, the watch misses those "
