@@ -1,18 +1,29 @@
-"""Enqueueing: calls a second on one connection, each in a transaction of its own, or many rows in one."""
+"""Enqueueing on one connection: calls in a transaction of their own each, or many rows in one.
+
+What is asynchronous runs on uvloop, as in most services.
+"""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 
 import asyncpg
 import psycopg
+import uvloop
 from pgqueuer.queries import Queries
 
 from bench.marks import WrongResult
 from bench.workers.oomph_app import NOOP, Numbered
 from jobs import enqueue, enqueue_many
 
-WARM_UP_CALLS = 50  # statements are planned, caches filled
+TURN = 100  # calls: a fraction of a second, in which the machine is as fast as in the next one's turn
 
 COUNT = "SELECT count(*) FROM background_jobs"
 BARE_INSERT = """
@@ -21,61 +32,85 @@ SELECT 'bench-noop', 'agent', 5, interval '5 minutes', 1, now(), unnest(%s::text
 RETURNING id
 """
 
-
-def calls_per_second(count: int, call: Callable[[int], object]) -> float:
-    for number in range(WARM_UP_CALLS):
-        call(number)
-    started = time.perf_counter()
-    for number in range(count):
-        call(number)
-    return count / (time.perf_counter() - started)
+Calls = Callable[[range], None]  # enqueues a job for each of these numbers, one after the other
 
 
-async def _awaited_per_second(count: int, call: Callable[[int], Awaitable[object]]) -> float:
-    for number in range(WARM_UP_CALLS):
-        await call(number)
-    started = time.perf_counter()
-    for number in range(count):
-        await call(number)
-    return count / (time.perf_counter() - started)
+def calls_per_second(subjects: Mapping[str, AbstractContextManager[Calls]], count: int) -> dict[str, float]:
+    """`count` calls of each, which take turns: a machine that is slower for seconds is so for all of them."""
+    with ExitStack() as stack:
+        calls = {name: stack.enter_context(subject) for name, subject in subjects.items()}
+        spent = dict.fromkeys(calls, 0.0)
+        for call in calls.values():
+            call(range(TURN))  # statements are planned, caches filled
+        for turn, start in enumerate(range(0, count, TURN)):
+            for name, call in list(calls.items())[:: 1 if turn % 2 else -1]:
+                numbers = range(start, min(start + TURN, count))
+                started = time.perf_counter()
+                call(numbers)
+                spent[name] += time.perf_counter() - started
+    return {name: count / seconds for name, seconds in spent.items()}
 
 
-def oomph_sync(url: str, count: int) -> float:
+@contextmanager
+def each(enqueuer: AbstractContextManager[Callable[[int], object]]) -> Iterator[Calls]:
+    with enqueuer as call:
+
+        def calls(numbers: range) -> None:
+            for number in numbers:
+                call(number)
+
+        yield calls
+
+
+@contextmanager
+def oomph_sync(url: str) -> Iterator[Calls]:
     with psycopg.connect(url, autocommit=True) as db:
-        rate = calls_per_second(count, lambda number: enqueue(db, NOOP, Numbered(number=number)))
-        _require_rows(db, count + WARM_UP_CALLS)
-    return rate
+
+        def calls(numbers: range) -> None:
+            for number in numbers:
+                enqueue(db, NOOP, Numbered(number=number))
+
+        yield calls
 
 
-def oomph_async(url: str, count: int) -> float:
-    async def measured() -> float:
-        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
-            return await _awaited_per_second(count, lambda number: enqueue(db, NOOP, Numbered(number=number)))
+@contextmanager
+def on_uvloop(enqueuer: AbstractAsyncContextManager[Callable[[int], Awaitable[object]]]) -> Iterator[Calls]:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
 
-    return _checked(url, count, asyncio.run(measured()))
+        async def calls(numbers: range) -> None:
+            for number in numbers:
+                await call(number)
 
-
-def oomph_asyncpg(url: str, count: int) -> float:
-    async def measured() -> float:
-        db = await asyncpg.connect(url)
+        call = runner.run(enqueuer.__aenter__())
         try:
-            return await _awaited_per_second(count, lambda number: enqueue(db, NOOP, Numbered(number=number)))
+            yield lambda numbers: runner.run(calls(numbers))
         finally:
-            await db.close()
-
-    return _checked(url, count, asyncio.run(measured()))
+            runner.run(enqueuer.__aexit__(None, None, None))
 
 
-def pgqueuer_asyncpg(url: str, count: int) -> float:
-    async def measured() -> float:
-        db = await asyncpg.connect(url)
-        try:
-            queries = Queries.from_asyncpg_connection(db)
-            return await _awaited_per_second(count, lambda number: queries.enqueue("noop", str(number).encode()))
-        finally:
-            await db.close()
+@asynccontextmanager
+async def oomph_async(url: str) -> AsyncIterator[Callable[[int], Awaitable[object]]]:
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as db:
+        yield lambda number: enqueue(db, NOOP, Numbered(number=number))
 
-    return asyncio.run(measured())
+
+@asynccontextmanager
+async def oomph_asyncpg(url: str) -> AsyncIterator[Callable[[int], Awaitable[object]]]:
+    db = await asyncpg.connect(url)
+    try:
+        yield lambda number: enqueue(db, NOOP, Numbered(number=number))
+    finally:
+        await db.close()
+
+
+@asynccontextmanager
+async def pgqueuer_asyncpg(url: str) -> AsyncIterator[Callable[[int], Awaitable[object]]]:
+    db = await asyncpg.connect(url)
+    try:
+        queries = Queries.from_asyncpg_connection(db)
+        yield lambda number: queries.enqueue("noop", str(number).encode())
+    finally:
+        await db.close()
 
 
 def oomph_bulk(url: str, count: int) -> float:
@@ -102,10 +137,9 @@ def bare_bulk(url: str, count: int) -> float:
     return rate
 
 
-def _checked(url: str, count: int, rate: float) -> float:
+def require_jobs(url: str, count: int) -> None:
     with psycopg.connect(url) as db:
-        _require_rows(db, count + WARM_UP_CALLS)
-    return rate
+        _require_rows(db, count)
 
 
 def _require_rows(db: "psycopg.Connection[tuple[object, ...]]", count: int) -> None:

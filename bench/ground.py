@@ -6,8 +6,8 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -60,6 +60,7 @@ class Ground:
         self._admin_url = ""
         self._places = 0
         self._databases: list[str] = []
+        self._is_kept = False
         self.redis_port: int | None = None
         self.versions: dict[str, str] = {}
 
@@ -107,7 +108,7 @@ class Ground:
         """The URL of a fresh database; a copy of `template` where one is named."""
         name = f"bench_{self._places}_{len(self._databases)}"
         with psycopg.connect(self._admin_url, autocommit=True) as db:
-            for old in self._databases:
+            for old in () if self._is_kept else self._databases:
                 # Only one lives at a time: a million rows each would fill the disk.
                 db.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(old)))
             make = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
@@ -116,6 +117,15 @@ class Ground:
             db.execute(make)
         self._databases = [*self._databases, name]
         return self.url_of(name)
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Within it, a fresh database leaves those there are."""
+        self._is_kept = True
+        try:
+            yield
+        finally:
+            self._is_kept = False
 
     def template(self, name: str) -> str:
         """The URL of a database that stays, to be copied by `database(name)`, until `drop(name)`."""

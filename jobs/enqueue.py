@@ -1,18 +1,24 @@
 """Enqueue a job in the caller's own transaction: it exists exactly when that transaction commits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from operator import attrgetter
 from typing import Any, Generic
 from uuid import UUID
 
-from jobs.connection import Program, Statement, run
+from jobs.connection import Program, Row, Statement, ask, run
 from jobs.outcome import ESCAPED_NUL
 from jobs.redaction import MASK
 from jobs.secret_fields import revealed_json
 from jobs.sql import statement
 from jobs.task import MAX_DELAY, MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES, P, Priority, Task
 from jobs.tracing import current_trace
+
+_keywords = attrgetter(
+    "organization_id", "dedupe_key", "dedupe_active", "concurrency_key", "run_after", "priority"
+)  # of a `Job`, in the order of `_row`
 
 ENQUEUE_BATCH = 5_000  # rows a statement: some MB at most for usual payloads, and no gain beyond it
 
@@ -53,25 +59,25 @@ def enqueue(
     written for a payload of another type or over 1 MiB, an empty key or one over 500 characters, or a `run_after`
     without zone. Never commits.
     """
-    return run(
-        db,
-        enqueueing(
+    insert = _insert(
+        _row(
             task,
+            current_trace(),
             payload,
-            organization_id=organization_id,
-            dedupe_key=dedupe_key,
-            dedupe_active=dedupe_active,
-            concurrency_key=concurrency_key,
-            run_after=run_after,
-            priority=priority,
-        ),
+            organization_id,
+            dedupe_key,
+            dedupe_active,
+            concurrency_key,
+            run_after,
+            priority,
+        )
     )
+    return ask(db, insert, partial(_job_id, insert))
 
 
 def enqueueing(task: Task[P], payload: P, **keywords: Any) -> Program[int | None]:
-    """What `enqueue` runs, as a step of a larger program. Takes the same keywords and raises the same, at once."""
-    parameters = _of_task(task) | _of_job(task, Job(payload=payload, **keywords))
-    return _enqueue_one(Statement(statement("enqueue_one"), parameters))
+    """What `enqueue` does, as a step of a larger program. Takes the same keywords and raises the same, at once."""
+    return _enqueue_one(_insert(_row(task, current_trace(), payload, **keywords)))
 
 
 def enqueue_many(db: Any, task: Task[P], jobs: Iterable[P | Job[P]]) -> Any:
@@ -81,17 +87,28 @@ def enqueue_many(db: Any, task: Task[P], jobs: Iterable[P | Job[P]]) -> Any:
     asynchronous) a list in the same order: the job's id, or None where its dedupe key is taken. Raises like `enqueue`,
     before the first row is written. Never commits.
     """
-    of_task = _of_task(task)
-    rows = [_of_job(task, job if isinstance(job, Job) else Job(payload=job)) for job in jobs]
+    trace = current_trace()
+    rows = [
+        _row(task, trace, job.payload, *_keywords(job)) if isinstance(job, Job) else _row(task, trace, job)
+        for job in jobs
+    ]
     batches = [rows[i : i + ENQUEUE_BATCH] for i in range(0, len(rows), ENQUEUE_BATCH)]
-    return run(db, _enqueue_batches([Statement(statement("enqueue"), of_task | _arrays(batch)) for batch in batches]))
+    return run(db, _enqueue_batches([Statement(statement("enqueue"), _arrays(batch)) for batch in batches]))
+
+
+def _insert(row: dict[str, Any]) -> Statement:
+    return Statement(statement("enqueue_one" if row["dedupe_key"] is None else "enqueue_deduped"), row)
 
 
 def _enqueue_one(insert: Statement) -> Program[int | None]:
-    rows = yield insert
-    job_id = rows[0][0] if rows else None
-    _require_reason(insert, job_id, insert.parameters["dedupe_key"])
-    return job_id
+    return _job_id(insert, (yield insert))
+
+
+def _job_id(insert: Statement, rows: Sequence[Row]) -> int | None:
+    if rows:
+        return rows[0][0]  # type: ignore[no-any-return]
+    _require_reason(insert, insert.parameters["dedupe_key"])
+    return None
 
 
 def _enqueue_batches(inserts: list[Statement]) -> Program[list[int | None]]:
@@ -99,73 +116,83 @@ def _enqueue_batches(inserts: list[Statement]) -> Program[list[int | None]]:
     for insert in inserts:
         rows = yield insert
         for (job_id,), dedupe_key in zip(rows, insert.parameters["dedupe_key"], strict=True):
-            _require_reason(insert, job_id, dedupe_key)
+            if job_id is None:
+                _require_reason(insert, dedupe_key)
             ids.append(job_id)
     return ids
 
 
-def _require_reason(insert: Statement, job_id: int | None, dedupe_key: str | None) -> None:
-    if job_id is None and dedupe_key is None:
+def _require_reason(insert: Statement, dedupe_key: str | None) -> None:
+    if dedupe_key is None:
         raise RuntimeError(
             f"a job of kind {insert.parameters['kind']} was not written although it has no dedupe key: the id "
             "sequence of background_jobs is behind its rows, or a trigger or policy of yours refuses them"
         )
 
 
-def _of_task(task: Task[P]) -> dict[str, Any]:
-    """The parameters of both statements that the jobs of one call share."""
+def _row(
+    task: Task[P],
+    trace: str | None,
+    payload: P,
+    organization_id: str | UUID | int | None = None,
+    dedupe_key: str | None = None,
+    dedupe_active: bool = False,
+    concurrency_key: str | None = None,
+    run_after: datetime | timedelta | None = None,
+    priority: Priority | None = None,
+) -> dict[str, Any]:
+    """What is written of a job, checked."""
     if not isinstance(task, Task):
         raise TypeError(f"enqueue needs a Task, not {task!r}")
+    if not isinstance(payload, task.payload_type):
+        raise TypeError(f"{task.kind} takes {task.payload_type.__name__}, not {type(payload).__name__}")
+    if priority is None:
+        priority = task.priority
+    elif not isinstance(priority, Priority):
+        raise TypeError(f"{task.kind}: priority must be a Priority, not {priority!r}")
+    if dedupe_active is not False:
+        _check_dedupe_active(task, dedupe_active, dedupe_key)
+    if run_after is not None:
+        _check_run_after(task, run_after)
+    if dedupe_key is not None:
+        _check_key(task, "dedupe_key", dedupe_key, shortest=1)
+    if concurrency_key is not None:
+        _check_key(task, "concurrency_key", concurrency_key, shortest=1)
+    if organization_id is not None:
+        organization_id = _checked_organization(task, organization_id)
     return {
         "kind": task.kind,
         "pool": str(task.pool),
         "max_attempts": task.max_attempts,
         "timeout": task.timeout,
-        "trace_context": current_trace(),
+        "trace_context": trace,
+        "payload": payload_json(task, payload),
+        "priority": int(priority),
+        "run_after": run_after if isinstance(run_after, datetime) else None,
+        "delay": run_after if isinstance(run_after, timedelta) else None,
+        "organization_id": organization_id,
+        "dedupe_key": dedupe_key,
+        "dedupe_active": dedupe_active,
+        "concurrency_key": concurrency_key,
     }
 
 
-def _of_job(task: Task[P], job: Job[P]) -> dict[str, Any]:
-    """The parameters that each job has for itself: one value for one job, an array for many, of payloads in JSON."""
-    _check(task, job)
-    return {
-        "payload": payload_json(task, job.payload),
-        "priority": int(task.priority if job.priority is None else job.priority),
-        "run_after": job.run_after if isinstance(job.run_after, datetime) else None,
-        "delay": job.run_after if isinstance(job.run_after, timedelta) else None,
-        "organization_id": None if job.organization_id is None else str(job.organization_id),
-        "dedupe_key": job.dedupe_key,
-        "dedupe_active": job.dedupe_active,
-        "concurrency_key": job.concurrency_key,
-    }
+_SHARED = ("kind", "pool", "max_attempts", "timeout", "trace_context")  # by all jobs of a call
 
 
 def _arrays(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    arrays: dict[str, Any] = {name: [row[name] for row in rows] for name in rows[0]}
+    """The rows of one statement: one value of what they share, an array of all else, of payloads in JSON."""
+    first = rows[0]
+    arrays: dict[str, Any] = {name: first[name] if name in _SHARED else [row[name] for row in rows] for name in first}
     arrays["payload"] = f"[{','.join(arrays['payload'])}]"
     return arrays
 
 
-def _check(task: Task[P], job: Job[P]) -> None:
-    if not isinstance(job.payload, task.payload_type):
-        raise TypeError(f"{task.kind} takes {task.payload_type.__name__}, not {type(job.payload).__name__}")
-    if job.priority is not None and not isinstance(job.priority, Priority):
-        raise TypeError(f"{task.kind}: priority must be a Priority, not {job.priority!r}")
-    if not isinstance(job.dedupe_active, bool):
-        raise TypeError(f"{task.kind}: dedupe_active must be True or False, not {job.dedupe_active!r}")
-    if job.dedupe_active and job.dedupe_key is None:
+def _check_dedupe_active(task: Task[P], dedupe_active: object, dedupe_key: str | None) -> None:
+    if not isinstance(dedupe_active, bool):
+        raise TypeError(f"{task.kind}: dedupe_active must be True or False, not {dedupe_active!r}")
+    if dedupe_key is None:
         raise ValueError(f"{task.kind}: dedupe_active needs a dedupe_key")
-    if job.run_after is not None:
-        _check_run_after(task, job.run_after)
-    if job.dedupe_key is not None:
-        _check_key(task, "dedupe_key", job.dedupe_key, shortest=1)
-    if job.concurrency_key is not None:
-        _check_key(task, "concurrency_key", job.concurrency_key, shortest=1)
-    if job.organization_id is not None:
-        organization: object = job.organization_id
-        if isinstance(organization, bool) or not isinstance(organization, str | UUID | int):
-            raise TypeError(f"{task.kind}: organization_id must be a string, a UUID or a number")
-        _check_key(task, "organization_id", str(organization), shortest=0)
 
 
 def _check_run_after(task: Task[P], run_after: object) -> None:
@@ -175,6 +202,13 @@ def _check_run_after(task: Task[P], run_after: object) -> None:
         raise ValueError(f"{task.kind}: run_after={run_after} has no time zone")
     if isinstance(run_after, timedelta) and abs(run_after) > MAX_DELAY:
         raise ValueError(f"{task.kind}: run_after={run_after} is more than {MAX_DELAY} away")
+
+
+def _checked_organization(task: Task[P], organization: object) -> str:
+    if isinstance(organization, bool) or not isinstance(organization, str | UUID | int):
+        raise TypeError(f"{task.kind}: organization_id must be a string, a UUID or a number")
+    _check_key(task, "organization_id", str(organization), shortest=0)
+    return str(organization)
 
 
 def _check_key(task: Task[P], name: str, key: object, *, shortest: int) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import LiteralString, cast
 
-NEWEST = 18  # told here, so that a worker which compares it with its database's need not read them all
+NEWEST = 19  # told here, so that a worker which compares it with its database's need not read them all
 
 _STEP = re.compile(r"^-- step: (.*)\n", re.MULTILINE)
 _NEEDS = re.compile(r"^-- needs: (\d+)$", re.MULTILINE)

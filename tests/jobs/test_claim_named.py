@@ -130,9 +130,18 @@ async def test_of_many_inserts_of_one_transaction_three_are_named(db: Connection
             ids = [add(db)[0] for _ in range(10)]
         (keyed,) = add(db, 1, concurrency_key="key")
         (alone,) = add(db)
-        add(db, 3)
-        add(db, 30)
+        two, three, many = add(db, 2), add(db, 3), add(db, 30)
         told = [notice.payload for notice in listener.notifies(timeout=2)]
     named = [f"one {job_id} note" for job_id in ids[:3]]
-    assert told == [*named, "new note", "new note", f"one {alone} note", "new note", "many note"]
+    assert told == [
+        *named,
+        "new note",
+        "new note",
+        f"one {alone} note",
+        *[f"one {job_id} note" for job_id in two],
+        *[f"one {job_id} note" for job_id in three[:2]],
+        "new note",
+        *[f"one {job_id} note" for job_id in many[:2]],
+        "many note",
+    ]
     assert scalar(db, "SELECT count(*) FROM background_jobs WHERE id = %s", keyed) == 1

@@ -260,6 +260,7 @@ async def test_no_hot_statement_walks_the_table(db: Connection, store: JobStore)
         "take_schedule": {"name": "a"},
         "enqueue": {name: [value] for name, value in one.items()} | of_task | {"payload": "[{}]"},
         "enqueue_one": one | of_task,
+        "enqueue_deduped": one | of_task,
     }
     with plans_inside(db) as plans:
         db.execute(statement("queue_sample"), {"kinds": 200, "limit": 10_000})
