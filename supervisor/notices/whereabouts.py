@@ -10,16 +10,18 @@ from jobs.task import MAX_KIND_LENGTH
 from supervisor.installation import Installation
 from supervisor.notices.outbox import Notice
 
-KIND_EVENTS = frozenset({"paused-kind", "dead-probe"})  # event:kind:generation:job
+PAUSE_EVENTS = frozenset({"paused-kind", "dead-probe"})  # event:kind:generation:job
+UNDECLARED_EVENT = "undeclared-kind"  # event:kind:day
 JOB_EVENT = "dead-job"  # event:job:when
 MAX_ID_DIGITS = 19  # of a bigint
 
 
 @dataclass(frozen=True, slots=True)
 class OfKind:
-    """A kind that was paused, or stays so."""
+    """A kind: paused, or without a worker that declares it."""
 
     kind: str
+    is_paused: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,12 @@ class OfJob:
 def subject_of(event: str) -> OfKind | OfJob | None:
     """None for what is neither a kind's nor a job's, or was written by hand."""
     name, _, rest = event.partition(":")
-    if name in KIND_EVENTS and rest.count(":") >= 2:
-        kind = rest.rsplit(":", 2)[0]
-        return OfKind(kind) if 0 < len(kind) <= MAX_KIND_LENGTH else None
+    is_paused = name in PAUSE_EVENTS
+    if is_paused or name == UNDECLARED_EVENT:
+        after_kind = 2 if is_paused else 1
+        kind = rest.rsplit(":", after_kind)[0]
+        is_told = rest.count(":") >= after_kind and 0 < len(kind) <= MAX_KIND_LENGTH
+        return OfKind(kind, is_paused) if is_told else None
     number = rest.partition(":")[0]
     if name == JOB_EVENT and number.isascii() and number.isdigit() and len(number) <= MAX_ID_DIGITS:
         return OfJob(int(number))
@@ -59,8 +64,8 @@ def what_to_do(notice: Notice, installation: Installation) -> str:
             return ""
         case _ if installation.page_url:
             return url_of(notice, installation)
-        case OfKind(kind):
-            return _how_to_resume(kind)
+        case OfKind(kind, is_paused):
+            return _how_to_resume(kind) if is_paused else ""  # its text names the commands
         case OfJob(job_id):
             return f"`oomph jobs show {job_id}` tells more."
 

@@ -87,11 +87,26 @@ def test_without_a_page_a_mail_says_how_to_resume_any_kind_in_a_shell(
     assert sorted(map(shlex.split, commands)) == sorted([resume, *[["oomph", "kinds", "list"]] * 3])
 
 
+def test_a_mail_of_an_undeclared_kind_links_to_it_and_does_not_say_how_to_resume_it(
+    oomph_kit: Kit, office: PostOffice, mail: dict[str, str]
+) -> None:
+    oomph_kit.start(APP, **mail | NAMED)
+    add_notice(oomph_kit.db, "nobody declared it", event="undeclared-kind:misspelt:2026-11-30")
+    wait_sent(oomph_kit, notices=1)
+    stop_all(oomph_kit)
+    text = office.to(OWNERS[0])[0].get_content()
+    assert f"{PAGE}/kind?name=misspelt" in text.splitlines()
+    assert "resume" not in text
+
+
 @pytest.mark.parametrize(
     ("event", "subject"),
     [
         ("paused-kind:deadly:3:7", OfKind("deadly")),
         ("dead-probe:a:b::3:7", OfKind("a:b:")),
+        ("undeclared-kind:mis:spelt:2026-11-30", OfKind("mis:spelt", is_paused=False)),
+        ("undeclared-kind:misspelt", None),
+        ("undeclared-kind::2026-11-30", None),
         ("dead-job:12:1700000000.5", OfJob(12)),
         ("dead-job:x:1", None),
         (f"dead-job:{'9' * 5_000}:1", None),
