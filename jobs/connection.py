@@ -9,7 +9,7 @@ service pays only for the driver it uses.
 import re
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
@@ -45,17 +45,16 @@ def run(db: Any, program: Program[T]) -> T | Awaitable[T]:
     asyncpg connection, or a Django connection. Returns the program's value, or an awaitable of it where `db` is
     asynchronous. Raises `TypeError` for anything else.
     """
-    is_async, execute = _adapter(type(db))  # type: ignore[arg-type]  # types are hashable
+    is_async, execute = _adapter(type(db))
     return _drive_async(program, execute, db) if is_async else _drive(program, execute, db)
 
 
 def ask(db: Any, wanted: Statement, read: Callable[[Sequence[Row]], T]) -> T | Awaitable[T]:
     """What `read` makes of the rows of one statement: as `run`, without the cost of a program that has one step."""
-    is_async, execute = _adapter(type(db))  # type: ignore[arg-type]  # types are hashable
+    is_async, execute = _adapter(type(db))
     return _ask_async(db, execute, wanted, read) if is_async else read(execute(db, wanted))
 
 
-@lru_cache(maxsize=64)  # whoever makes types without end must not fill the memory with them
 def _adapter(given: type) -> "tuple[bool, Callable[[Any, Statement], Any]]":
     for named in given.__mro__:
         adapter = _ADAPTERS.get((named.__module__.partition(".")[0], named.__name__))

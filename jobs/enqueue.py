@@ -87,6 +87,7 @@ def enqueue_many(db: Any, task: Task[P], jobs: Iterable[P | Job[P]]) -> Any:
     asynchronous) a list in the same order: the job's id, or None where its dedupe key is taken. Raises like `enqueue`,
     before the first row is written. Never commits.
     """
+    _check_task(task)
     trace = current_trace()
     rows = [
         _row(task, trace, job.payload, *_keywords(job)) if isinstance(job, Job) else _row(task, trace, job)
@@ -142,8 +143,7 @@ def _row(
     priority: Priority | None = None,
 ) -> dict[str, Any]:
     """What is written of a job, checked."""
-    if not isinstance(task, Task):
-        raise TypeError(f"enqueue needs a Task, not {task!r}")
+    _check_task(task)
     if not isinstance(payload, task.payload_type):
         raise TypeError(f"{task.kind} takes {task.payload_type.__name__}, not {type(payload).__name__}")
     if priority is None:
@@ -186,6 +186,11 @@ def _arrays(rows: list[dict[str, Any]]) -> dict[str, Any]:
     arrays: dict[str, Any] = {name: first[name] if name in _SHARED else [row[name] for row in rows] for name in first}
     arrays["payload"] = f"[{','.join(arrays['payload'])}]"
     return arrays
+
+
+def _check_task(task: object) -> None:
+    if not isinstance(task, Task):
+        raise TypeError(f"enqueue needs a Task, not {task!r}")
 
 
 def _check_dedupe_active(task: Task[P], dedupe_active: object, dedupe_key: str | None) -> None:

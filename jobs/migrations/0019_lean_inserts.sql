@@ -1,11 +1,17 @@
 -- What a job that is enqueued by itself costs the database beyond its row.
 
+-- The queued jobs of a key. It is also what refuses a key that is too long for an index where it is written, and not where
+-- a claim meets it: it is as wide as the widest of those that the job comes into later.
+-- step: concurrently
+CREATE INDEX CONCURRENTLY background_jobs_keyed ON background_jobs (concurrency_key, priority, run_after, id)
+    WHERE status = 'queued' AND concurrency_key IS NOT NULL;
+
 -- step: in one transaction
 -- A committed job wakes who knows its kind, however it was written. The payload is `one`, its id and its kind; of what has
 -- a concurrency key and may have to wait, and of what comes after the first two rows of a statement, it is `new`, or `many`
 -- where the statement wrote more than twenty, and the kind. PostgreSQL folds equal ones into one: of a thousand inserts of
--- one transaction the first three are named and the others are not. The rows are counted only where there are more than
--- two: that costs a single insert more than all else here.
+-- one transaction, rows of the first three are named. They are counted only where a statement wrote more than two: that
+-- costs a single insert more than all else here.
 CREATE OR REPLACE FUNCTION background_notify_inserted() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     named integer := coalesce(nullif(current_setting('oomph.named', true), ''), '0');
@@ -25,9 +31,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- PostgreSQL parses a table's own CHECKs anew for each statement that writes a row of it, and evaluates them for every new
--- version of a row; those of a domain, only where a value is given, but to make a domain of a column builds its partial
--- indexes anew. So whoever takes keys from somebody checks them: `jobs.enqueue`, and what other languages call, below.
+-- PostgreSQL parses a table's own CHECKs anew for each statement that writes a row of it. A domain's it parses once, but to
+-- make one of a column builds its partial indexes anew, while nobody can write. So whoever takes keys from somebody checks
+-- them: `jobs.enqueue`, and what other languages call, below. What is written by hand is only refused what no index holds.
 ALTER TABLE background_jobs
     DROP CONSTRAINT background_jobs_dedupe_key_check,
     DROP CONSTRAINT background_jobs_concurrency_key_check;
@@ -91,3 +97,19 @@ BEGIN
     END IF;
     RETURN job_id;
 END $$;
+
+-- As before, with those that are queued and not blocked.
+CREATE OR REPLACE FUNCTION background_active_of_key(of_key text, at_most integer) RETURNS SETOF bigint LANGUAGE sql STABLE
+  SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+  SET enable_mergejoin = off SET jit = off AS $$
+    (SELECT job.id FROM background_jobs AS job WHERE job.status = 'running' AND job.concurrency_key = of_key)
+    UNION
+    (SELECT job.id FROM background_jobs AS job WHERE job.status = 'queued' AND job.concurrency_key = of_key
+      ORDER BY job.priority, job.run_after, job.id LIMIT at_most)
+    UNION
+    (SELECT job.id FROM background_kinds AS k
+      CROSS JOIN LATERAL (SELECT each.id FROM background_jobs AS each
+                           WHERE each.kind = k.kind AND each.dedupe_key = of_key AND each.status IN ('queued', 'running')
+                           LIMIT at_most) AS job
+      LIMIT at_most)
+$$;

@@ -1,6 +1,7 @@
 """A claim of jobs by their ids starts nothing that the queue's own rules would not start now."""
 
 import asyncio
+import random
 from datetime import UTC, datetime
 from typing import Any
 
@@ -145,3 +146,35 @@ async def test_of_many_inserts_of_one_transaction_three_are_named(db: Connection
         "many note",
     ]
     assert scalar(db, "SELECT count(*) FROM background_jobs WHERE id = %s", keyed) == 1
+
+
+DUE, LATER = datetime(2020, 1, 1, tzinfo=UTC), datetime(2031, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 20, 21, 22])
+def test_each_kind_of_which_a_statement_wrote_a_due_job_is_told(db: Connection, url: str, size: int) -> None:
+    chance = random.Random(size)
+    with psycopg.connect(url, autocommit=True) as listener:
+        listener.execute("LISTEN background_jobs")
+        for _ in range(20):
+            kinds, dues = (
+                chance.choices(["note", "letter", "card"], k=size),
+                chance.choices([DUE, LATER], [3 + size, 1], k=size),
+            )
+            keys = chance.choices([None, "key"], k=size)
+            with db.transaction():
+                db.execute(
+                    "INSERT INTO background_jobs (kind, pool, run_after, concurrency_key) "
+                    "SELECT kind, 'system', due, key "
+                    "  FROM unnest(%s::text[], %s::timestamptz[], %s::text[]) AS given (kind, due, key)",
+                    [kinds, dues, keys],
+                )
+            db.execute("NOTIFY background_jobs, 'end'")
+            told = []
+            for notice in listener.notifies(timeout=10):
+                if notice.payload == "end":
+                    break
+                told.append(notice.payload.split())
+            due = [kind for kind, when in zip(kinds, dues, strict=True) if when == DUE]
+            assert {words[-1] for words in told} == set(due)
+            assert {words[-1] for words in told if words[0] == "many"} == (set(due) if len(due) > 20 else set())

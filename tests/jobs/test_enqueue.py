@@ -196,6 +196,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "a NUL in the payload": (lambda db: enqueue(db, NOTE, Note(text="a\x00b")), ValueError, "NUL"),
     "a NUL after backslashes": (lambda db: enqueue(db, NOTE, Note(text="\\\\\x00")), ValueError, "NUL"),
     "a kind's name": (lambda db: enqueue(db, "note", Note()), TypeError, "enqueue needs a Task, not 'note'"),
+    "a kind's name and no jobs": (
+        lambda db: enqueue_many(db, "note", []),
+        TypeError,
+        "enqueue needs a Task, not 'note'",
+    ),
     "run_after without zone": (
         lambda db: enqueue(db, NOTE, Note(), run_after=datetime(2030, 1, 1)),  # noqa: DTZ001
         ValueError,

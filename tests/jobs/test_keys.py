@@ -779,3 +779,26 @@ def test_an_active_key_is_never_held_twice_while_its_jobs_run_and_end(db: Connec
     assert failures == []
     assert scalar(db, "SELECT count(*) FROM background_jobs WHERE status IN ('queued', 'running')") <= 1
     assert scalar(db, "SELECT count(*) FROM background_jobs WHERE error ->> 'type' = 'Superseded'") == 0
+
+
+async def test_a_key_that_no_claim_could_write_is_refused_where_it_is_written(db: Connection, worker: Worker) -> None:
+    """By hand a key may be longer than `enqueue` takes: what an index refuses must never be met by a claim first."""
+    chance = random.Random(7)
+    refused, taken = 0, 0
+    for length in range(2_620, 2_740, 4):
+        key = "".join(chance.choices("0123456789abcdefghijklmnopqrstuvwxyz", k=length))  # hardly compressible
+        try:
+            running, waiting = add(db, 2, concurrency_key=key)
+        except psycopg.errors.ProgramLimitExceeded:
+            refused += 1
+            continue
+        taken += 1
+        first = await worker.claim_one()
+        assert (first.id, await worker.claim()) == (running, [])
+        assert job(db, waiting, "status, blocked") == ("queued", True)
+        await succeed(worker.store, {first.fence: None})
+        second = await worker.claim_one()
+        assert second.id == waiting
+        await succeed(worker.store, {second.fence: None})
+    assert refused > 5, "the longest were to be refused"
+    assert taken > 5, "the shortest were to be taken"
