@@ -16,10 +16,6 @@ from jobs.sql import statement
 from jobs.task import MAX_DELAY, MAX_KEY_LENGTH, MAX_PAYLOAD_BYTES, P, Priority, Task
 from jobs.tracing import current_trace
 
-_keywords = attrgetter(
-    "organization_id", "dedupe_key", "dedupe_active", "concurrency_key", "run_after", "priority"
-)  # of a `Job`, in the order of `_row`
-
 ENQUEUE_BATCH = 5_000  # rows a statement: some MB at most for usual payloads, and no gain beyond it
 
 
@@ -59,19 +55,8 @@ def enqueue(
     written for a payload of another type or over 1 MiB, an empty key or one over 500 characters, or a `run_after`
     without zone. Never commits.
     """
-    insert = _insert(
-        _row(
-            task,
-            current_trace(),
-            payload,
-            organization_id,
-            dedupe_key,
-            dedupe_active,
-            concurrency_key,
-            run_after,
-            priority,
-        )
-    )
+    keywords = (organization_id, dedupe_key, dedupe_active, concurrency_key, run_after, priority)
+    insert = _insert(_row(task, current_trace(), payload, *keywords))
     return ask(db, insert, partial(_job_id, insert))
 
 
@@ -95,6 +80,10 @@ def enqueue_many(db: Any, task: Task[P], jobs: Iterable[P | Job[P]]) -> Any:
     ]
     batches = [rows[i : i + ENQUEUE_BATCH] for i in range(0, len(rows), ENQUEUE_BATCH)]
     return run(db, _enqueue_batches([Statement(statement("enqueue"), _arrays(batch)) for batch in batches]))
+
+
+# Of a `Job`, in the order of `_row`.
+_keywords = attrgetter("organization_id", "dedupe_key", "dedupe_active", "concurrency_key", "run_after", "priority")
 
 
 def _insert(row: dict[str, Any]) -> Statement:
