@@ -77,7 +77,7 @@ def test_a_change_is_seen_within_a_second(browser: Browser, insert: Insert, db: 
             began = time.monotonic()
             db.execute("UPDATE background_jobs SET status = 'cancelled', finished_at = now() WHERE id = %s", [job_id])
             job.await_frame("cancelled")
-            assert jobs.await_frame("cancelled").count("cancelled") > before.count("cancelled")
+            assert jobs.next_frame().count("cancelled") > before.count("cancelled")
             took.append(time.monotonic() - began)
         if took[-1] < WITHIN_SECONDS:
             return
@@ -118,7 +118,7 @@ def test_what_a_view_does_not_show_is_not_sent(browser: Browser, insert: Insert,
         db.execute(hidden)  # type: ignore[arg-type]
         looked_anew(db)
         db.execute(shown)  # type: ignore[arg-type]
-        stream.await_frame(seen)
+        assert seen in stream.next_frame()
 
 
 def test_nothing_is_sent_while_nothing_changes_and_nothing_is_asked_while_nobody_watches(
@@ -129,7 +129,7 @@ def test_nothing_is_sent_while_nothing_changes_and_nothing_is_asked_while_nobody
         stream.next_frame()
         looked_anew(db)
         db.execute("UPDATE background_jobs SET status = 'dead'")
-        stream.await_frame("dead")
+        assert "dead" in stream.next_frame()
     last = settled(db)
     browser.get("/assets/nothing.css")
     assert settled(db) == last
@@ -284,4 +284,4 @@ def test_a_database_that_is_away_is_told_and_comes_back(url: str, insert: Insert
             proxy.cut()
             assert stream.next_event() == ("away", "")
             proxy.heal()
-            stream.await_frame("greet")
+            assert "greet" in stream.next_frame()
