@@ -546,6 +546,13 @@ MUTATIONS = (
         ("tests/worker/test_late_outcomes.py::test_it_is_dropped_and_its_refund_is_offered",),
     ),
     Mutation(
+        "an outage: what a claim took whose answer was lost with the lease is given back",
+        "supervisor/clean_up.py",
+        "for tenure in self._lost:",
+        "for tenure in ():",
+        ("tests/worker/test_races.py::test_a_claim_whose_answer_was_lost_with_the_lease_is_given_back_uncharged",),
+    ),
+    Mutation(
         "a fail-over: who takes no writes any more is let go of",
         "jobs/database.py",
         "                await connection.close()  # this server lost its role",

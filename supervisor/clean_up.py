@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from jobs.recovery import Recovery
+from jobs.unavailable import Locked
 from supervisor.attempts import Attempts
 from supervisor.tenure import Tenure
 
@@ -18,9 +20,11 @@ class CleanUp:
         self._attempts = attempts
         self._tenure = tenure
         self._rescue_from = 0.0
+        self._lost: list[Tenure] = []
 
-    def spare_the_lost(self, seconds: float) -> None:
-        """Rescue nobody for that long: they may come back and settle their jobs themselves."""
+    def spare_the_lost(self, own: Tenure, seconds: float) -> None:
+        """Rescue nobody for that long: they may come back and settle their jobs themselves, as is done for `own`."""
+        self._lost.append(own)
         self._rescue_from = time.monotonic() + seconds
 
     async def run_once(self) -> float:
@@ -30,8 +34,7 @@ class CleanUp:
         chores = await self._recovery.chores(tenure.worker_id)
         pause = max(CLEAN_UP_SECONDS, tenure.claims.pause_after(time.monotonic() - asked_at))
         tenure.claims.workers_are(chores.workers)
-        if chores.running > self._attempts.under_lease:
-            await tenure.claims.release_unknown()
+        await self._release_what_never_began()
         if chores.blocked:
             await self._recovery.sweep_blocked()
         if chores.unknown:
@@ -40,4 +43,15 @@ class CleanUp:
             await self._recovery.rescue()
         if chores.old:
             await self._recovery.forget_workers()
+        if chores.running > self._attempts.under_lease:
+            await tenure.claims.release_unknown()
         return pause
+
+    async def _release_what_never_began(self) -> None:
+        """What a claim took under a lost lease of this process, unheard: a rescue would have to charge it."""
+        is_over = time.monotonic() >= self._rescue_from
+        for tenure in self._lost:
+            with suppress(Locked):
+                await tenure.claims.release_unknown()
+        if is_over:
+            self._lost.clear()

@@ -275,20 +275,21 @@ class Worker:
         What cannot be given back, because somebody holds its row, costs its own slot and not the worker: the writer
         goes on offering it under the new id, and the fence decides.
         """
-        log.error("worker %s lost its lease: stopping %s attempts", self._worker.worker_id, self._attempts.running)
+        lost = self._worker
+        log.error("worker %s lost its lease: stopping %s attempts", lost.worker_id, self._attempts.running)
         failpoint(Failpoint.TENURE_LOST)
         until = time.monotonic() + self._settings.lease_margin
         while self._state is State.RUNNING:
             # Our own refunds go first, for as long as the database keeps the lease: until then no rescuer charges them.
             if await self._attempts.wait_ended(WATCH_SECONDS) or time.monotonic() >= until:
-                self._worker.keeper.stop(wait=0)
+                lost.keeper.stop(wait=0)
                 with suppress(DatabaseUnavailable):
                     await self._take_tenure()
                     log.warning("the worker goes on as %s", self._worker.worker_id)
                     break
                 await asyncio.sleep(WATCH_SECONDS)
         # An outage takes everyone's lease. The others get the time of a lease to come back and settle their own jobs.
-        self._clean_up.spare_the_lost(self._settings.worker_lease_seconds)
+        self._clean_up.spare_the_lost(lost, self._settings.worker_lease_seconds)
 
     def _start_services(self) -> None:
         self._serve_forever("outcomes", self._outcomes.run)

@@ -23,8 +23,8 @@ MANY = (
     "jsonb_build_object('do', 'nothing', 'text', repeat(md5(n::text), 20)) FROM generate_series(1, 3000) AS n"
 )
 LEFT = "SELECT count(*) FROM background_jobs WHERE kind = 'agent-work' AND status IN ('queued', 'running')"
-CHARGED = "SELECT DISTINCT status, attempt FROM background_jobs WHERE kind = 'agent-work'"
-HELD_UP = "SELECT DISTINCT charged FROM background_attempts"
+ENDS = "SELECT DISTINCT status, attempt FROM background_jobs WHERE kind = 'agent-work'"
+CHARGES = "SELECT DISTINCT verdict FROM background_attempts WHERE charged"
 
 
 def test_tables_on_a_full_disk_are_waited_for(tmp_path: Path) -> None:
@@ -87,5 +87,5 @@ def _is_back(cluster: Cluster) -> bool:
 def _all_is_well(guests: Guests) -> None:
     """No job is lost, and none was charged for what was none of its fault."""
     wait_for(lambda: guests.look(LEFT) == [(0,)], "all jobs have run", 60)
-    assert guests.look(CHARGED) == [("succeeded", 1)]
-    assert set(guests.look(HELD_UP)) <= {(False,)}
+    assert guests.look(CHARGES) == []
+    assert guests.look(ENDS) == [("succeeded", 1)]
