@@ -5,7 +5,7 @@ of workers at once.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from itertools import groupby
 from operator import itemgetter
@@ -75,13 +75,16 @@ class Recovery:
         rows = await self._database.fetch("chores", worker_id=worker_id)
         return Chores._make(rows[0])
 
-    async def rescue(self) -> int:
-        """Mark workers whose lease ran out as lost and put their jobs back or to an end. Returns how many jobs."""
+    async def rescue(self, own: Iterable[Fence] = ()) -> int:
+        """Mark workers whose lease ran out as lost and put their jobs back or to an end. Returns how many jobs.
+
+        `own` are left alone: attempts whose end the caller is about to write itself, such as a lost lease's refunds.
+        """
         for worker_id, host, pid, running in await self._database.fetch("mark_lost"):
             log.error("worker %s (pid %s on %s) is lost with %s running jobs", worker_id, pid, host, running)
             failpoint(Failpoint.LOSS_MARKED)
         settled = 0
-        passed_over: list[int] = []
+        passed_over = [fence.id for fence in own]
         more = True
         while more:
             news: list[HealthNews] = []

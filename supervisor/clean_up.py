@@ -40,7 +40,7 @@ class CleanUp:
         if chores.unknown:
             await self._recovery.bury_unknown()
         if chores.lost and time.monotonic() >= self._rescue_from and tenure.keeper.trusted:
-            await self._recovery.rescue()
+            await self._recovery.rescue(self._attempts.fences)
         if chores.old:
             await self._recovery.forget_workers()
         if chores.running > self._attempts.under_lease:

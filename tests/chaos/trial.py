@@ -131,7 +131,8 @@ class Trial:
             if hit and not left:
                 return
             time.sleep(0.1)
-        self.violations.append(f"not over within {TRIAL_SECONDS:g} s: reached {self.reached}, left {self._left()}")
+        if left := self._left():
+            self.violations.append(f"not over within {TRIAL_SECONDS:g} s: reached {self.reached}, left {left}")
 
     def _provoke(self) -> bool:
         """Bring about what does not happen by itself."""

@@ -29,6 +29,7 @@ from tests.jobs.lab import (
     expire,
     hire,
     job,
+    returned,
     scalar,
     succeed,
     until,
@@ -54,6 +55,16 @@ async def test_the_jobs_of_an_expired_worker_go_back_charged_with_a_reason(
         f"the lease of worker {worker.id} on host-a ran out while it ran this job"
     ]
     assert scalar(db, "SELECT lost_at IS NOT NULL FROM background_workers")
+
+
+async def test_what_the_caller_ends_itself_is_left_alone(db: Connection, worker: Worker, recovery: Recovery) -> None:
+    add(db, 2)
+    own, other = await worker.claim(slots=2)
+    expire(db, worker)
+    assert await recovery.rescue([own.fence]) == 1
+    assert (job(db, own.id), job(db, other.id)) == ("running", "queued")
+    assert await worker.store.finish(own.fence, returned(Verdict.LEASE_LOST)) == Finished("queued")
+    assert attempts(db, own.id, "verdict, charged") == [("lease_lost", False)]
 
 
 async def test_the_last_attempt_of_a_lost_worker_makes_the_job_dead(

@@ -104,7 +104,7 @@ def let_others_pass(folder: Path) -> None:
             parent.chmod(0o755)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 5) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
     """Wait for something that nobody announces; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -41,7 +41,8 @@ def test_a_paused_kind_starts_nothing_and_its_running_jobs_finish(bench: Bench) 
 
 
 def test_a_job_that_waits_for_memory_when_its_kind_is_paused_is_given_back(bench: Bench) -> None:
-    worker = bench.start(WORKER_INGEST_BUDGET_MB="600")
+    # A lease that is lost on the way gives the other one back too, for good: its kind is paused.
+    worker = bench.start(WORKER_INGEST_BUDGET_MB="600", WORKER_LEASE_SECONDS="30")
     running = bench.put(BIG, "wait", 5)
     bench.wait(running, "running")
     waiting = bench.put(BIG)

@@ -24,6 +24,12 @@ CLAIMED_UNHEARD = (  # as if the worker had claimed it and the answer had been l
     "worker_id = (SELECT id FROM background_workers WHERE lost_at IS NULL AND lease_until > clock_timestamp()) "
     "WHERE id = %s"
 )
+REFUNDS_LATER = """
+CREATE FUNCTION later() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE 'not now' USING ERRCODE = 'too_many_connections'; END $$;
+CREATE TRIGGER later BEFORE INSERT ON background_attempts FOR EACH ROW WHEN (NEW.verdict = 'lease_lost')
+    EXECUTE FUNCTION later()
+"""
 LISTENING = (
     "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
     "AND application_name = 'oomph listener' AND state = 'idle' AND query LIKE 'LISTEN%background_control%'"
@@ -153,6 +159,26 @@ def test_a_row_that_somebody_holds_keeps_no_worker_from_its_next_lease(bench: Be
     # Whoever comes first when the row is free: the refund that is offered all the time, or a rescue.
     wait_for(lambda: bench.attempts(held), "the attempt's end")
     assert "was written before the answer was lost" not in worker.text()
+
+
+def test_a_worker_rescues_no_job_whose_refund_it_still_offers(bench: Bench) -> None:
+    """After an outage that goes on for single writes: whoever rescued the job would charge it."""
+    worker = bench.start()
+    job_id = bench.put(AGENT, "wait", 3)
+    bench.wait(job_id, "running")
+    bench.db.execute(REFUNDS_LATER)
+    with psycopg.connect(bench.url) as outage:  # nobody can renew what is locked
+        outage.execute("SELECT FROM background_workers WHERE pid = %s FOR UPDATE", [worker.pid])
+        worker.wait_log("lost its lease")
+    worker.wait_log("the worker goes on as")
+    worker.wait_log("is lost with 1 running jobs")  # from now on it is rescued
+    later = bench.put(AGENT, run_after=timedelta(seconds=3))
+    bench.wait(later, "succeeded")  # some passes of the rescue
+    assert bench.attempts(job_id) == []
+    bench.db.execute("DROP TRIGGER later ON background_attempts")
+    bench.wait(job_id, "succeeded")
+    assert bench.attempts(job_id, "verdict, charged") == [("lease_lost", False)]
+    assert bench.job(job_id, "attempt, claim") == (1, 2)
 
 
 def test_a_short_outage_costs_nothing(bench: Bench) -> None:
