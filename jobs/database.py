@@ -134,12 +134,18 @@ class Database:
             return await session.fetch(query, **parameters)
 
     @asynccontextmanager
-    async def transaction(self, *, lock_ms: int = LOCK_TIMEOUT_MS) -> AsyncIterator[Session]:
+    async def transaction(
+        self, *, lock_ms: int = LOCK_TIMEOUT_MS, one_snapshot: bool = False
+    ) -> AsyncIterator[Session]:
         """Run several statements in one transaction, each of which waits `lock_ms` for a lock at most.
+
+        With `one_snapshot` they see the database as it was at one moment, and write nothing.
 
         Raises `DatabaseUnavailable`, also for a failed commit; `Locked` where such a wait was in vain.
         """
         async with self._session() as session, session.savepoint():
+            if one_snapshot:
+                await session.fetch("one_snapshot")
             # By the server too: a process that is stopped or cut off here must not keep its locks until TCP gives up.
             idle_ms = round(self._call_timeout * 1000)
             await session.fetch("bound_transaction", idle_ms=idle_ms, lock_ms=min(idle_ms, lock_ms))

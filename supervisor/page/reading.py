@@ -44,14 +44,14 @@ class PageDatabase:
 
     @asynccontextmanager
     async def look(self) -> AsyncIterator[Session]:
-        """A transaction that cannot write. Raises `DatabaseUnavailable`."""
-        async with self._transaction(read_only=True) as session:
+        """A transaction that sees one moment and cannot write. Raises `DatabaseUnavailable`."""
+        async with self._transaction(one_snapshot=True) as session:
             yield session
 
     @asynccontextmanager
     async def act(self) -> AsyncIterator[Session]:
         """A transaction that commits at the end of the block. Raises `DatabaseUnavailable`."""
-        async with self._transaction(read_only=False) as session:
+        async with self._transaction(one_snapshot=False) as session:
             yield session
 
     async def close(self) -> None:
@@ -60,11 +60,11 @@ class PageDatabase:
             await database.close()
 
     @asynccontextmanager
-    async def _transaction(self, *, read_only: bool) -> AsyncIterator[Session]:
+    async def _transaction(self, *, one_snapshot: bool) -> AsyncIterator[Session]:
         database = await self._opened()
         try:
-            async with database.transaction() as session:
-                rows = await session.fetch("begin_look", milliseconds=STATEMENT_MS, read_only=read_only)
+            async with database.transaction(one_snapshot=one_snapshot) as session:
+                rows = await session.fetch("begin_look", milliseconds=STATEMENT_MS)
                 yield Session(session.connection, rows[0][0])
         except _NOT_OURS as error:
             raise DatabaseUnavailable(f"{error.diag.message_primary}; `oomph migrate` makes the tables") from error

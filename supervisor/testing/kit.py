@@ -39,7 +39,7 @@ class Kit:
     def start(self, app: str, *, url: str | None = None, **settings: str) -> WorkerProcess:
         """A worker process that is ready. `app` is `module:attribute`, `settings` are environment variables.
 
-        Without settings it is made for tests: a lease of 3 s, a back-off of 50 ms, two children of 256 MiB. With the
+        Without settings it is made for tests: a lease of 5 s, a back-off of 50 ms, two children of 256 MiB. With the
         test it is ended, and whatever its jobs have left running.
         """
         log = self._logs / f"worker-{len(self.workers) + 1}.log"

@@ -18,7 +18,7 @@ from supervisor.testing.waiting import wait_for
 
 # A test should not wait for what is meant to give a busy host time.
 FAST = {
-    "WORKER_LEASE_SECONDS": "3",
+    "WORKER_LEASE_SECONDS": "5",
     "WORKER_HEARTBEAT_SECONDS": "0.5",
     "WORKER_POLL_SECONDS": "0.5",
     "WORKER_RETRY_DELAY_SECONDS": "0.05",

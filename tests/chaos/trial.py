@@ -21,7 +21,7 @@ from tests.chaos.history import Halt, read
 from tests.chaos.processes import Processes
 
 TRIAL_SECONDS = 90.0  # on a machine with other work; most take five
-LEASE_SECONDS = 3.0
+LEASE_SECONDS = 5.0
 ZOMBIE_SECONDS = 3.0
 LOOK_SECONDS = 1.0  # between two looks, or a little less
 SETTINGS = {
@@ -103,8 +103,8 @@ class Trial:
             self._put(HURRIED, "wait", 2)
         self._to_cancel = self._put(AGENT, "wait", 60) if Failpoint.CANCEL_READ in self.places else None
         if Failpoint.RENEWED in self.places:  # longer than a lease that nobody renews
-            self._put(AGENT, "wait", 5)
-            self._put(INGEST, "wait", 5)
+            self._put(AGENT, "wait", LEASE_SECONDS + 2)
+            self._put(INGEST, "wait", LEASE_SECONDS + 2)
         if Failpoint.PROGRESS_WRITTEN in self.places:  # longer than progress is gathered
             self._put(AGENT, "wait", 2)
         if self.places & {Failpoint.LOSS_MARKED, Failpoint.RESCUE_WRITTEN, Failpoint.RESCUE_COMMITTED}:

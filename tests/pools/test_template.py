@@ -269,9 +269,7 @@ async def test_a_template_that_has_served_well_is_replaced_at_once_however_often
         for _ in range(HEALTHY_BIRTHS):
             assert (await kitchen.cook("ok")).outcome == Succeeded(None)
         os.kill(killed, signal.SIGKILL)
-        await until(
-            lambda killed=killed: kitchen.pool._spawner.pid not in (None, killed) and kitchen.pool.template_up, 5
-        )
+        await until(lambda killed=killed: kitchen.pool._spawner.pid not in (None, killed) and kitchen.pool.template_up)
 
 
 async def test_when_the_supervisor_is_killed_template_and_children_die(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_heartbeats_go_on_while_draining_and_cancels_still_work(bench: Bench) ->
     def renewed() -> bool:
         row = bench.db.execute("SELECT lease_until FROM background_workers").fetchone()
         leases.add(row)
-        return len(leases) > 8  # 0.5 s each: longer than the lease of 3 s
+        return len(leases) > 12  # 0.5 s each: longer than the lease of 5 s
 
     wait_for(renewed, "heartbeats")
     assert bench.job(job_id, "status") == ("running",)

@@ -311,7 +311,7 @@ def test_a_start_that_somebodys_lock_refuses_says_so(bench: Bench) -> None:
 
 
 def test_a_start_that_is_held_up_for_longer_than_its_lease_takes_another(bench: Bench) -> None:
-    worker = bench.start(WORKER_FAILPOINTS="registered:stall=4")  # the lease is 3 s
+    worker = bench.start(WORKER_FAILPOINTS="registered:stall=6")  # the lease is 5 s
     bench.wait(bench.put(AGENT), "succeeded")
     assert bench.db.execute("SELECT count(*) FROM background_workers").fetchone() == (1,)
     assert worker.stop() == 0
