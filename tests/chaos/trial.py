@@ -103,8 +103,8 @@ class Trial:
             self._put(HURRIED, "wait", 2)
         self._to_cancel = self._put(AGENT, "wait", 60) if Failpoint.CANCEL_READ in self.places else None
         if Failpoint.RENEWED in self.places:  # longer than a lease that nobody renews
-            self._put(AGENT, "wait", LEASE_SECONDS + 2)
-            self._put(INGEST, "wait", LEASE_SECONDS + 2)
+            self._put(AGENT, "wait", LEASE_SECONDS + 1)
+            self._put(INGEST, "wait", LEASE_SECONDS + 1)
         if Failpoint.PROGRESS_WRITTEN in self.places:  # longer than progress is gathered
             self._put(AGENT, "wait", 2)
         if self.places & {Failpoint.LOSS_MARKED, Failpoint.RESCUE_WRITTEN, Failpoint.RESCUE_COMMITTED}:
