@@ -5,6 +5,7 @@ of workers at once.
 """
 
 import logging
+import random
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from itertools import groupby
@@ -20,6 +21,7 @@ from jobs.failpoints import Failpoint, failpoint
 from jobs.health import HealthNews, counts_as_loss, lock_health, tell
 from jobs.outcome import AttemptReport, Died, JobError, Returned, Verdict
 from jobs.store import Finished, JobStore, Lost
+from jobs.unavailable import Locked
 
 log = logging.getLogger("oomph.rescue")
 
@@ -167,15 +169,26 @@ class Recovery:
             return None
 
     async def release_unknown(self, worker_id: UUID, known: Sequence[Fence]) -> int:
-        """Give back, uncharged, what a claim of this worker took although its answer never arrived.
+        """Give back, uncharged, what a claim of this worker took although its answer never arrived. Returns how many.
 
-        `known` must be complete: no claim of this worker may be on its way.
+        `known` must be complete: no claim of this worker may be on its way. Raises `Locked` where somebody holds one of
+        them, after the others, or where they hold so many that others are left to the next call.
         """
         fences = await self._store.unknown_claims(worker_id, known)
+        random.shuffle(fences)  # or the same that are held would always come first
+        held: list[Locked] = []
         for fence in fences:
             failpoint(Failpoint.UNKNOWN_FOUND)
             why = "the answer to its claim was lost, so it never started"
-            await self._store.finish(fence, AttemptReport(Returned(Verdict.RELEASED, why)))
+            report = AttemptReport(Returned(Verdict.RELEASED, why))
+            try:
+                await self._store.finish(fence, report, lock_ms=RESCUE_LOCK_TIMEOUT_MS)
+            except Locked as error:
+                held.append(error)
+                if len(held) == MAX_WAITS_IN_BATCH:
+                    break
+        if held:
+            raise held[-1]
         return len(fences)
 
     async def sweep_blocked(self) -> int:

@@ -548,9 +548,9 @@ MUTATIONS = (
     Mutation(
         "an outage: what a claim took whose answer was lost with the lease is given back",
         "supervisor/clean_up.py",
-        "for tenure in self._lost:",
-        "for tenure in ():",
-        ("tests/worker/test_races.py::test_a_claim_whose_answer_was_lost_with_the_lease_is_given_back_uncharged",),
+        "for tenure, _ in self._lost:",
+        "for tenure, _ in ():",
+        ("tests/worker/test_unheard_claims.py::test_they_are_given_back_uncharged",),
     ),
     Mutation(
         "a fail-over: who takes no writes any more is let go of",

@@ -1,13 +1,17 @@
 """What every worker does for all of them, once a second, where there is anything to do: see `jobs.recovery`."""
 
+import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
+
+import psycopg
 
 from jobs.recovery import Recovery
-from jobs.unavailable import Locked
+from jobs.unavailable import DatabaseUnavailable
 from supervisor.attempts import Attempts
 from supervisor.tenure import Tenure
+
+log = logging.getLogger("oomph.rescue")
 
 CLEAN_UP_SECONDS = 1.0  # a lost worker's jobs move on within a second after its lease, while asking for them is cheap
 
@@ -19,13 +23,23 @@ class CleanUp:
         self._recovery = recovery
         self._attempts = attempts
         self._tenure = tenure
+        self._lost: list[tuple[Tenure, float]] = []  # of this process, and until when they are looked after
         self._rescue_from = 0.0
-        self._lost: list[Tenure] = []
+        self._rescue_own_from = 0.0
 
     def spare_the_lost(self, own: Tenure, seconds: float) -> None:
-        """Rescue nobody for that long: they may come back and settle their jobs themselves, as is done for `own`."""
-        self._lost.append(own)
+        """Rescue nobody for that long: they may come back and settle their jobs themselves, as is done for `own`.
+
+        For as long again, what this process itself still offers the refund of is left alone.
+        """
         self._rescue_from = time.monotonic() + seconds
+        self._rescue_own_from = self._rescue_from + seconds
+        self._lost.append((own, self._rescue_from))
+
+    @property
+    def is_owing(self) -> bool:
+        """Whether jobs of a lost lease of this process may still have to be given back."""
+        return bool(self._lost)
 
     async def run_once(self) -> float:
         """One pass. Returns the seconds until the next; raises `DatabaseUnavailable`."""
@@ -34,24 +48,36 @@ class CleanUp:
         chores = await self._recovery.chores(tenure.worker_id)
         pause = max(CLEAN_UP_SECONDS, tenure.claims.pause_after(time.monotonic() - asked_at))
         tenure.claims.workers_are(chores.workers)
-        await self._release_what_never_began()
+        await self._look_after_the_lost(tenure)
         if chores.blocked:
             await self._recovery.sweep_blocked()
         if chores.unknown:
             await self._recovery.bury_unknown()
-        if chores.lost and time.monotonic() >= self._rescue_from and tenure.keeper.trusted:
-            await self._recovery.rescue(self._attempts.fences)
+        if chores.lost and (now := time.monotonic()) >= self._rescue_from and tenure.keeper.trusted:
+            await self._recovery.rescue(self._attempts.fences if now < self._rescue_own_from else ())
         if chores.old:
             await self._recovery.forget_workers()
         if chores.running > self._attempts.under_lease:
             await tenure.claims.release_unknown()
         return pause
 
-    async def _release_what_never_began(self) -> None:
+    async def release_unheard(self) -> None:
+        """Before the worker leaves: what claims took whose answer never arrived, also under its lost leases.
+
+        Raises `DatabaseUnavailable`.
+        """
+        for tenure in (*(lost for lost, _ in self._lost), self._tenure()):
+            await tenure.claims.release_unknown()
+
+    async def _look_after_the_lost(self, present: Tenure) -> None:
         """What a claim took under a lost lease of this process, unheard: a rescue would have to charge it."""
-        is_over = time.monotonic() >= self._rescue_from
-        for tenure in self._lost:
-            with suppress(Locked):
-                await tenure.claims.release_unknown()
-        if is_over:
-            self._lost.clear()
+        now = time.monotonic()
+        for tenure, _ in self._lost:
+            try:
+                if await tenure.claims.release_unknown():
+                    present.claims.wake_all()
+            except DatabaseUnavailable as error:  # a lock that somebody holds; or all else will meet it too
+                log.info("worker %s: what it claimed unheard is left to the next pass: %s", tenure.worker_id, error)
+            except psycopg.Error as error:
+                log.error("worker %s: what it claimed unheard cannot be given back: %s", tenure.worker_id, error)
+        self._lost = [(tenure, until) for tenure, until in self._lost if until > now]

@@ -210,7 +210,7 @@ class Worker:
     async def _release_unknown(self) -> None:
         while True:
             try:
-                await self._worker.claims.release_unknown()
+                await self._clean_up.release_unheard()
             except DatabaseUnavailable:
                 await asyncio.sleep(WATCH_SECONDS)
             except psycopg.Error as error:
@@ -342,9 +342,14 @@ class Worker:
             self._fail("its lease keeper died")
         if not keeper.trusted and not self._lease_lost:
             self._on_lease_lost()  # the keeper says so itself, unless something holds it up
-        if self._drain_when_idle and self._worker.claims.idle and not self._attempts.count:
+        if self._drain_when_idle and self._is_done:
             self._on(Event.SIGNAL)
         return WATCH_SECONDS
+
+    @property
+    def _is_done(self) -> bool:
+        has_left_nothing = not self._attempts.count and not self._lease_lost and not self._clean_up.is_owing
+        return has_left_nothing and self._worker.claims.idle
 
     def _make_observatory(self) -> "Observatory | None":
         if not self._settings.worker_http:

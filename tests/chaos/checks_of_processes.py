@@ -69,11 +69,11 @@ def _at_the_latest(history: History, supervisor: int, since: float, seconds: flo
 def never_half_alive(history: History) -> Iterator[str]:
     """A supervisor that is told to end ends in order, and none ends without being told, or by what nobody did to it."""
     for end in history.exits:
-        if end.asked and end.status != 0:
+        hindered = history.is_hindered(end.pid, end.at - HINDERED_SECONDS, end.at)
+        if end.asked and end.status != 0 and (end.started or not hindered):
             yield f"supervisor {end.pid}, told to end, ended with status {end.status} at {moment(end.at)}"
         if not end.asked and end.status == 0:
             yield f"supervisor {end.pid} ended with status 0 at {moment(end.at)} although nobody told it to"
-        hindered = history.is_hindered(end.pid, end.at - HINDERED_SECONDS, end.at)
         if -end.status in end.sent or (end.status > 0 and (end.asked or hindered)):
             continue
         if end.status != 0 and not end.asked:

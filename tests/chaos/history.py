@@ -137,13 +137,17 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a supervisor ended; `asked` says that it was told to by SIGTERM, `sent` which signals it was sent at all."""
+    """How a supervisor ended; `asked` says that it was told to by SIGTERM, `sent` which signals it was sent at all.
+
+    `started` is false for one that was never ready: its start may fail in the moment in which it is told to end.
+    """
 
     pid: int
     status: int
     asked: bool
     at: float
     sent: frozenset[int] = frozenset()
+    started: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -167,7 +167,8 @@ class Stage:
             # Before its first line it is an interpreter that starts, and SIGTERM does what it does to those.
             too_early = status == -signal.SIGTERM and not seat.process.text()
             asked = seat.asked_to_end and status != -signal.SIGKILL and not too_early
-            self.exits.append(Exit(seat.process.pid, status, asked, time.time(), seat.sent))
+            started = "ready: worker" in seat.process.text()
+            self.exits.append(Exit(seat.process.pid, status, asked, time.time(), seat.sent, started))
             self.halts.append(Halt(seat.process.pid, time.time(), float("inf")))
             seat.process, seat.template = None, None
 

@@ -136,6 +136,7 @@ BAD: list[tuple[int, str, Callable[[], History]]] = [
     ),
     (8, "it has 6 slots", lambda: replace(GOOD, slots=[Slots("agent", 6, 5)])),
     (9, "ended with status 1", lambda: replace(GOOD, exits=[Exit(100, 1, True, 40.0)])),
+    (9, "ended with status 1", lambda: replace(GOOD, exits=[Exit(100, 1, True, 40.0, started=False)])),
     (9, "nobody told it to", lambda: replace(GOOD, exits=[Exit(100, 0, False, 40.0)])),
     (1, "was running until", lambda: lost(500.0)),
     (1, "was running until", lambda: replace(lost(50.0), leases=[*lost(50.0).leases, *RENEWED])),
@@ -261,4 +262,6 @@ def test_what_explains_a_late_write_or_a_missing_point_is_no_violation() -> None
     assert [v.text for v in check(told) if "passed over" in v.text] == []  # the one of 50 is still queued
     asked = Exit(100, -9, False, 40.0, frozenset({9}))
     assert check(replace(GOOD, exits=[asked])) == []
-    assert check(replace(GOOD, exits=[Exit(100, 75, False, 40.0)], troubles=[Halt(100, 30.0, 35.0)])) == []
+    troubles = [Halt(100, 30.0, 35.0)]
+    assert check(replace(GOOD, exits=[Exit(100, 75, False, 40.0)], troubles=troubles)) == []
+    assert check(replace(GOOD, exits=[Exit(100, 1, True, 40.0, started=False)], troubles=troubles)) == []

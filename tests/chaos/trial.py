@@ -264,4 +264,4 @@ def groups(action: str, *, alone: bool) -> Iterable[frozenset[Failpoint]]:
     if action == "kill" or alone:
         return [frozenset({place}) for place in places]
     shared = [place for place in places if place not in single]
-    return [frozenset({place}) for place in single] + [frozenset(shared[i : i + 4]) for i in range(0, len(shared), 4)]
+    return [frozenset({place}) for place in single] + [frozenset(shared[i : i + 3]) for i in range(0, len(shared), 3)]

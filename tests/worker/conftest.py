@@ -1,5 +1,5 @@
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -36,10 +36,10 @@ class Bench:
         """A ready worker; settings are environment variables."""
         return self.kit.start(APP, url=url, **settings)
 
-    def launch(self, url: str | None = None, **settings: str) -> WorkerProcess:
-        """A worker that has just been started; ended with the test."""
+    def launch(self, url: str | None = None, *, through: Sequence[str] = (), **settings: str) -> WorkerProcess:
+        """A worker that has just been started, by the command `through` where one is given; ended with the test."""
         log = self._logs / f"launched-{len(self._launched) + 1}.log"
-        worker = WorkerProcess(url or self.url, APP, log, settings)
+        worker = WorkerProcess(url or self.url, APP, log, settings, through)
         self._launched.append(worker)
         self._stack.callback(worker.end)
         return worker

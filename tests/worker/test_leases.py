@@ -164,7 +164,7 @@ def test_a_row_that_somebody_holds_keeps_no_worker_from_its_next_lease(bench: Be
 def test_a_worker_rescues_no_job_whose_refund_it_still_offers(bench: Bench) -> None:
     """After an outage that goes on for single writes: whoever rescued the job would charge it."""
     worker = bench.start()
-    job_id = bench.put(AGENT, "wait", 3)
+    job_id = bench.put(AGENT, "wait", 10)  # longer than the lease
     bench.wait(job_id, "running")
     bench.db.execute(REFUNDS_LATER)
     with psycopg.connect(bench.url) as outage:  # nobody can renew what is locked
@@ -176,7 +176,7 @@ def test_a_worker_rescues_no_job_whose_refund_it_still_offers(bench: Bench) -> N
     bench.wait(later, "succeeded")  # some passes of the rescue
     assert bench.attempts(job_id) == []
     bench.db.execute("DROP TRIGGER later ON background_attempts")
-    bench.wait(job_id, "succeeded")
+    bench.wait(job_id, "succeeded", seconds=40)
     assert bench.attempts(job_id, "verdict, charged") == [("lease_lost", False)]
     assert bench.job(job_id, "attempt, claim") == (1, 2)
 

@@ -56,7 +56,7 @@ def test_jobs_show_while_they_run_and_when_they_have_ended(bench: Bench) -> None
     assert (runs["system-work"], runs["agent-work"], runs["ingest-work"]) == (3, 2, 0)
     assert (waits["system-work"], waits["agent-work"], waits["ingest-work"]) == (3, 4, 1)
     assert 0 < (seen.value("oomph_notify_round_trip_seconds") or 0) < 5
-    assert 0 < (seen.value("oomph_lease_margin_seconds") or 0) <= 2.5
+    assert 0 < (seen.value("oomph_lease_margin_seconds") or 0) <= 5
     assert abs(seen.value("oomph_clock_offset_seconds") or 0) < 0.5
 
 

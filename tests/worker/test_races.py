@@ -50,25 +50,6 @@ def test_a_claim_whose_answer_was_lost_is_given_back_uncharged(bench: Bench) -> 
         assert bench.job(job_id, "attempt, claim") == (1, 2)
 
 
-def test_a_claim_whose_answer_was_lost_with_the_lease_is_given_back_uncharged(bench: Bench) -> None:
-    """An outage takes the answer first, then the lease. Nobody else can know that the job never began."""
-    with Proxy(bench.url) as proxy, psycopg.connect(bench.url) as holder:
-        worker = bench.start(proxy.url, WORKER_CALL_TIMEOUT_SECONDS="1", WORKER_LEASE_SECONDS="12", WORKER_LISTEN="off")
-        proxy.swallow(b"on its way")  # its payload stands in the answer to its claim alone
-        job_id = bench.put(AGENT, text="on its way")
-        bench.kit.wait_for(job_id, "running")  # it does not begin
-        proxy.cut()
-        # Nor can it be given back before the worker has another lease.
-        holder.execute("SELECT FROM background_jobs WHERE id = %s FOR UPDATE", [job_id])
-        worker.wait_log("lost its lease")
-        proxy.heal()
-        worker.wait_log("the worker goes on as")
-        holder.rollback()
-        bench.wait(job_id, "succeeded", seconds=40)
-        assert bench.attempts(job_id, "verdict, charged") == [("released", False)]
-        assert bench.job(job_id, "attempt, claim") == (1, 2)
-
-
 def test_a_claim_that_is_on_its_way_when_the_shutdown_begins_is_given_back(bench: Bench) -> None:
     """The worker has nothing to drain as SIGTERM comes, and the answer to its claim is late, then lost."""
     with Proxy(bench.url) as proxy:
