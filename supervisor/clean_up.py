@@ -37,9 +37,9 @@ class CleanUp:
         self._lost.append((own, self._rescue_from))
 
     @property
-    def is_owing(self) -> bool:
-        """Whether jobs of a lost lease of this process may still have to be given back."""
-        return bool(self._lost)
+    def lost(self) -> list[Tenure]:
+        """Those of this process that jobs may still have to be given back for."""
+        return [tenure for tenure, _ in self._lost]
 
     async def run_once(self) -> float:
         """One pass. Returns the seconds until the next; raises `DatabaseUnavailable`."""
@@ -61,18 +61,10 @@ class CleanUp:
             await tenure.claims.release_unknown()
         return pause
 
-    async def release_unheard(self) -> None:
-        """Before the worker leaves: what claims took whose answer never arrived, also under its lost leases.
-
-        Raises `DatabaseUnavailable`.
-        """
-        for tenure in (*(lost for lost, _ in self._lost), self._tenure()):
-            await tenure.claims.release_unknown()
-
     async def _look_after_the_lost(self, present: Tenure) -> None:
         """What a claim took under a lost lease of this process, unheard: a rescue would have to charge it."""
         now = time.monotonic()
-        for tenure, _ in self._lost:
+        for tenure in self.lost:
             try:
                 if await tenure.claims.release_unknown():
                     present.claims.wake_all()

@@ -203,21 +203,12 @@ class Worker:
     async def _settle(self) -> bool:
         """Wait until claims that are on their way are given back and every outcome is written. Returns whether."""
         until = time.monotonic() + END_SECONDS
-        if not await ended_within(END_SECONDS, self._release_unknown()):
+        if not await ended_within(END_SECONDS, self._release_unheard()):
             log.warning("claims whose answer is not known are left to a rescue: the database does not answer")
         return await self._attempts.wait_ended(until - time.monotonic())
 
-    async def _release_unknown(self) -> None:
-        while True:
-            try:
-                await self._clean_up.release_unheard()
-            except DatabaseUnavailable:
-                await asyncio.sleep(WATCH_SECONDS)
-            except psycopg.Error as error:
-                log.error("claims whose answer is not known are left to a rescue: %s", error)
-                return
-            else:
-                return
+    async def _release_unheard(self) -> None:
+        await asyncio.gather(*map(_release_unheard_of, {self._worker, *self._clean_up.lost}))
 
     async def _close(self) -> None:
         """Release everything, also after a start that failed; never hang on a database that does not answer."""
@@ -348,7 +339,7 @@ class Worker:
 
     @property
     def _is_done(self) -> bool:
-        has_left_nothing = not self._attempts.count and not self._lease_lost and not self._clean_up.is_owing
+        has_left_nothing = not self._attempts.count and not self._lease_lost and not self._clean_up.lost
         return has_left_nothing and self._worker.claims.idle
 
     def _make_observatory(self) -> "Observatory | None":
@@ -400,3 +391,16 @@ class Worker:
                 self._service_manager.stopping(grace_seconds(self._settings.worker_shutdown_seconds))
             self._state = state
             self._news.set()
+
+
+async def _release_unheard_of(tenure: Tenure) -> None:
+    while True:
+        try:
+            await tenure.claims.release_unknown()
+        except DatabaseUnavailable:
+            await asyncio.sleep(WATCH_SECONDS)
+        except psycopg.Error as error:
+            log.error("claims whose answer is not known are left to a rescue: %s", error)
+            return
+        else:
+            return
