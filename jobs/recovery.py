@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 from uuid import UUID
 
+import psycopg
 from psycopg import errors
 
 from jobs.claim import Fence
@@ -21,7 +22,7 @@ from jobs.failpoints import Failpoint, failpoint
 from jobs.health import HealthNews, counts_as_loss, lock_health, tell
 from jobs.outcome import AttemptReport, Died, JobError, Returned, Verdict
 from jobs.store import Finished, JobStore, Lost
-from jobs.unavailable import Locked
+from jobs.unavailable import DatabaseUnavailable
 
 log = logging.getLogger("oomph.rescue")
 
@@ -46,6 +47,13 @@ class Chores(NamedTuple):
     old: bool
     running: int
     workers: int
+
+
+class Released(NamedTuple):
+    """So many jobs were given back; `trouble` is what kept others from it, None where nothing is left."""
+
+    number: int
+    trouble: DatabaseUnavailable | psycopg.Error | None
 
 
 class Recovery:
@@ -168,28 +176,34 @@ class Recovery:
             log.info("job %s of lost worker %s is left to the next pass: %s", job_id, worker_id, error, extra=told)
             return None
 
-    async def release_unknown(self, worker_id: UUID, known: Sequence[Fence]) -> int:
-        """Give back, uncharged, what a claim of this worker took although its answer never arrived. Returns how many.
+    async def release_unknown(self, worker_id: UUID, known: Sequence[Fence]) -> Released:
+        """Give back, uncharged, what a claim of this worker took although its answer never arrived.
 
-        `known` must be complete: no claim of this worker may be on its way. Raises `Locked` where somebody holds one of
-        them, after the others, or where they hold so many that others are left to the next call.
+        `known` must be complete: no claim of this worker may be on its way. Each of them is given back by itself,
+        whatever becomes of the others.
         """
-        fences = await self._store.unknown_claims(worker_id, known)
-        random.shuffle(fences)  # or the same that are held would always come first
-        held: list[Locked] = []
+        number, waits = 0, 0
+        trouble: DatabaseUnavailable | psycopg.Error | None = None
+        try:
+            fences = await self._store.unknown_claims(worker_id, known)
+        except DatabaseUnavailable as error:
+            return Released(0, error)
+        random.shuffle(fences)  # or the same that somebody holds would always come first
         for fence in fences:
             failpoint(Failpoint.UNKNOWN_FOUND)
             why = "the answer to its claim was lost, so it never started"
             report = AttemptReport(Returned(Verdict.RELEASED, why))
             try:
-                await self._store.finish(fence, report, lock_ms=RESCUE_LOCK_TIMEOUT_MS)
-            except Locked as error:
-                held.append(error)
-                if len(held) == MAX_WAITS_IN_BATCH:
+                written = await self._store.finish(fence, report, lock_ms=RESCUE_LOCK_TIMEOUT_MS)
+            except DatabaseUnavailable as error:
+                trouble, waits = error, waits + 1
+                if waits == MAX_WAITS_IN_BATCH:
                     break
-        if held:
-            raise held[-1]
-        return len(fences)
+            except psycopg.Error as error:
+                trouble = error
+            else:
+                number += isinstance(written, Finished)
+        return Released(number, trouble)
 
     async def sweep_blocked(self) -> int:
         """Let jobs go that wait behind a concurrency key which no running job holds. Returns how many."""

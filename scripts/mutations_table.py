@@ -548,8 +548,8 @@ MUTATIONS = (
     Mutation(
         "an outage: what a claim took whose answer was lost with the lease is given back",
         "supervisor/clean_up.py",
-        "for tenure in self.lost:",
-        "for tenure in ():",
+        "for each in list(self._lost):",
+        "for each in ():",
         ("tests/worker/test_unheard_claims.py::test_they_are_given_back_uncharged",),
     ),
     Mutation(

@@ -4,10 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 
-import psycopg
-
 from jobs.recovery import Recovery
-from jobs.unavailable import DatabaseUnavailable
 from supervisor.attempts import Attempts
 from supervisor.tenure import Tenure
 
@@ -26,6 +23,7 @@ class CleanUp:
         self._lost: list[tuple[Tenure, float]] = []  # of this process, and until when they are looked after
         self._rescue_from = 0.0
         self._rescue_own_from = 0.0
+        self._told = ""
 
     def spare_the_lost(self, own: Tenure, seconds: float) -> None:
         """Rescue nobody for that long: they may come back and settle their jobs themselves, as is done for `own`.
@@ -43,33 +41,32 @@ class CleanUp:
 
     async def run_once(self) -> float:
         """One pass. Returns the seconds until the next; raises `DatabaseUnavailable`."""
-        tenure = self._tenure()
-        asked_at = time.monotonic()
+        tenure, now = self._tenure(), time.monotonic()
         chores = await self._recovery.chores(tenure.worker_id)
-        pause = max(CLEAN_UP_SECONDS, tenure.claims.pause_after(time.monotonic() - asked_at))
+        pause = max(CLEAN_UP_SECONDS, tenure.claims.pause_after(time.monotonic() - now))
         tenure.claims.workers_are(chores.workers)
-        await self._look_after_the_lost(tenure)
+        for each in list(self._lost):
+            lost, until = each
+            if now >= (until if await self._releases_unheard(lost) else self._rescue_own_from):
+                self._lost.remove(each)
+        if chores.running > self._attempts.under_lease:
+            await self._releases_unheard(tenure)
         if chores.blocked:
             await self._recovery.sweep_blocked()
         if chores.unknown:
             await self._recovery.bury_unknown()
-        if chores.lost and (now := time.monotonic()) >= self._rescue_from and tenure.keeper.trusted:
+        if chores.lost and now >= self._rescue_from and tenure.keeper.trusted:
             await self._recovery.rescue(self._attempts.fences if now < self._rescue_own_from else ())
         if chores.old:
             await self._recovery.forget_workers()
-        if chores.running > self._attempts.under_lease:
-            await tenure.claims.release_unknown()
         return pause
 
-    async def _look_after_the_lost(self, present: Tenure) -> None:
-        """What a claim took under a lost lease of this process, unheard: a rescue would have to charge it."""
-        now = time.monotonic()
-        for tenure in self.lost:
-            try:
-                if await tenure.claims.release_unknown():
-                    present.claims.wake_all()
-            except DatabaseUnavailable as error:  # a lock that somebody holds; or all else will meet it too
-                log.info("worker %s: what it claimed unheard is left to the next pass: %s", tenure.worker_id, error)
-            except psycopg.Error as error:
-                log.error("worker %s: what it claimed unheard cannot be given back: %s", tenure.worker_id, error)
-        self._lost = [(tenure, until) for tenure, until in self._lost if until > now]
+    async def _releases_unheard(self, tenure: Tenure) -> bool:
+        """What a claim took whose answer never arrived: a rescue would charge it. Returns whether nothing is left."""
+        number, trouble = await tenure.claims.release_unknown()
+        if number:
+            self._tenure().claims.wake_all()
+        if trouble is not None and (why := f"{type(trouble).__name__}: {trouble}") != self._told:
+            log.warning("worker %s: what it claimed unheard is not given back yet: %s", tenure.worker_id, why)
+            self._told = why
+        return trouble is None

@@ -14,8 +14,6 @@ from contextlib import AbstractAsyncContextManager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-import psycopg
-
 from jobs.app import App
 from jobs.claim import ClaimedJob
 from jobs.database import Database
@@ -204,7 +202,7 @@ class Worker:
         """Wait until claims that are on their way are given back and every outcome is written. Returns whether."""
         until = time.monotonic() + END_SECONDS
         if not await ended_within(END_SECONDS, self._release_unheard()):
-            log.warning("claims whose answer is not known are left to a rescue: the database does not answer")
+            log.warning("claims whose answer is not known are left to a rescue: no answer in time, or a lock")
         return await self._attempts.wait_ended(until - time.monotonic())
 
     async def _release_unheard(self) -> None:
@@ -394,13 +392,8 @@ class Worker:
 
 
 async def _release_unheard_of(tenure: Tenure) -> None:
-    while True:
-        try:
-            await tenure.claims.release_unknown()
-        except DatabaseUnavailable:
-            await asyncio.sleep(WATCH_SECONDS)
-        except psycopg.Error as error:
-            log.error("claims whose answer is not known are left to a rescue: %s", error)
+    while (trouble := (await tenure.claims.release_unknown()).trouble) is not None:
+        if not isinstance(trouble, DatabaseUnavailable):
+            log.error("claims whose answer is not known are left to a rescue: %s", trouble)
             return
-        else:
-            return
+        await asyncio.sleep(WATCH_SECONDS)

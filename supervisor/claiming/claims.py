@@ -21,7 +21,7 @@ from jobs.app import App
 from jobs.claim import Claim, ClaimedJob
 from jobs.failpoints import Failpoint, failpoint
 from jobs.outcome import Verdict
-from jobs.recovery import Recovery
+from jobs.recovery import Recovery, Released
 from jobs.store import JobStore
 from jobs.task import Pool
 from supervisor.attempts import Attempts
@@ -323,10 +323,7 @@ class Claims:
         for job in jobs:
             self._attempts.give_back(job, self._trusted, verdict, why)
 
-    async def release_unknown(self) -> int:
-        """Give back what a claim of this worker took although its answer never arrived; one on its way is waited for.
-
-        Raises `DatabaseUnavailable`.
-        """
+    async def release_unknown(self) -> Released:
+        """Give back what a claim took although its answer never arrived; one that is on its way is waited for."""
         async with self._turn:
             return await self._recovery.release_unknown(self._worker_id, self._attempts.fences)

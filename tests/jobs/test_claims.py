@@ -30,6 +30,7 @@ from jobs.outcome import (
     Verdict,
 )
 from jobs.store import Finished, JobStore, Lost
+from jobs.unavailable import Locked
 from tests.jobs.callers import CALLERS, Caller, settle
 from tests.jobs.lab import (
     CANCEL,
@@ -673,7 +674,7 @@ async def test_claims_whose_answer_was_lost_are_given_back_uncharged(
     add(db, 3)
     known, *_ = await worker.claim(slots=1)
     lost = await worker.claim(slots=2)
-    assert await recovery.release_unknown(worker.id, [known.fence]) == 2
+    assert await recovery.release_unknown(worker.id, [known.fence]) == (2, None)
     assert job(db, known.id) == "running"
     for unknown in lost:
         assert job(db, unknown.id, "status, attempt") == ("queued", 0)
@@ -685,6 +686,28 @@ async def test_claims_whose_answer_was_lost_are_given_back_uncharged(
     again = next(job for job in await worker.claim() if job.id == known.id)
     assert again.claim == 2
     assert again.fence in await worker.store.unknown_claims(worker.id, [known.fence])
+
+
+async def test_of_claims_whose_answer_was_lost_each_is_given_back_by_itself(
+    db: Connection, url: str, worker: Worker, recovery: Any
+) -> None:
+    """Whatever the database refuses of one, and whoever holds another."""
+    add(db, 6)
+    db.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$")
+    held, refused, *others = await worker.claim(slots=6)
+    db.execute(
+        "CREATE TRIGGER refuse BEFORE INSERT ON background_attempts FOR EACH ROW "
+        f"WHEN (NEW.job_id = {refused.id}) EXECUTE FUNCTION refuse()"
+    )
+    with psycopg.connect(url) as holder:
+        holder.execute("SELECT FROM background_jobs WHERE id = %s FOR UPDATE", [held.id])
+        number, trouble = await recovery.release_unknown(worker.id, [])
+        assert (number, type(trouble)) in [(4, Locked), (4, psycopg.errors.RaiseException)]
+    assert {job(db, other.id) for other in others} == {"queued"}
+    number, trouble = await recovery.release_unknown(worker.id, [])
+    assert (number, type(trouble)) == (1, psycopg.errors.RaiseException)
+    db.execute("DROP TRIGGER refuse ON background_attempts")
+    assert await recovery.release_unknown(worker.id, []) == (1, None)
 
 
 # Bounds.
