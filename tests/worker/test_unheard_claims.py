@@ -92,6 +92,8 @@ def test_they_are_given_back_uncharged(scene: Scene) -> None:
     (job_id,) = scene.claim_unheard()
     scene.hold(job_id)  # nor can it be given back before the worker has another lease
     scene.come_back(worker)
+    later = scene.bench.put(AGENT, run_after=timedelta(seconds=2))
+    scene.bench.wait(later, "succeeded")  # until then, what was begun under the lost lease is over
     scene.let_go()
     scene.require_given_back(job_id)
 
