@@ -50,7 +50,10 @@ class Chores(NamedTuple):
 
 
 class Released(NamedTuple):
-    """So many jobs were given back; `trouble` is what kept others from it, None where nothing is left."""
+    """So many jobs were given back; `trouble` is what kept others from it, None where nothing is left.
+
+    A `psycopg.Error` is one that another try would meet again.
+    """
 
     number: int
     trouble: DatabaseUnavailable | psycopg.Error | None
@@ -200,7 +203,7 @@ class Recovery:
                 if waits == MAX_WAITS_IN_BATCH:
                     break
             except psycopg.Error as error:
-                trouble = error
+                trouble = trouble or error  # what can be tried again comes first
             else:
                 number += isinstance(written, Finished)
         return Released(number, trouble)

@@ -550,7 +550,7 @@ MUTATIONS = (
         "supervisor/clean_up.py",
         "for each in list(self._lost):",
         "for each in ():",
-        ("tests/worker/test_unheard_claims.py::test_they_are_given_back_uncharged",),
+        ("tests/worker/test_unknown_claims.py::test_they_are_given_back_uncharged",),
     ),
     Mutation(
         "a fail-over: who takes no writes any more is let go of",

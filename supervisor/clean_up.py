@@ -47,10 +47,10 @@ class CleanUp:
         tenure.claims.workers_are(chores.workers)
         for each in list(self._lost):
             lost, until = each
-            if now >= (until if await self._releases_unheard(lost) else self._rescue_own_from):
+            if now >= (until if await self._releases_unknown(lost) else self._rescue_own_from):
                 self._lost.remove(each)
         if chores.running > self._attempts.under_lease:
-            await self._releases_unheard(tenure)
+            await self._releases_unknown(tenure)
         if chores.blocked:
             await self._recovery.sweep_blocked()
         if chores.unknown:
@@ -61,12 +61,12 @@ class CleanUp:
             await self._recovery.forget_workers()
         return pause
 
-    async def _releases_unheard(self, tenure: Tenure) -> bool:
+    async def _releases_unknown(self, tenure: Tenure) -> bool:
         """What a claim took whose answer never arrived: a rescue would charge it. Returns whether nothing is left."""
         number, trouble = await tenure.claims.release_unknown()
         if number:
             self._tenure().claims.wake_all()
         if trouble is not None and (why := f"{type(trouble).__name__}: {trouble}") != self._told:
-            log.warning("worker %s: what it claimed unheard is not given back yet: %s", tenure.worker_id, why)
+            log.warning("worker %s: claims whose answer is not known are not given back yet: %s", tenure.worker_id, why)
             self._told = why
         return trouble is None

@@ -201,12 +201,12 @@ class Worker:
     async def _settle(self) -> bool:
         """Wait until claims that are on their way are given back and every outcome is written. Returns whether."""
         until = time.monotonic() + END_SECONDS
-        if not await ended_within(END_SECONDS, self._release_unheard()):
+        if not await ended_within(END_SECONDS, self._release_unknown()):
             log.warning("claims whose answer is not known are left to a rescue: no answer in time, or a lock")
         return await self._attempts.wait_ended(until - time.monotonic())
 
-    async def _release_unheard(self) -> None:
-        await asyncio.gather(*map(_release_unheard_of, {self._worker, *self._clean_up.lost}))
+    async def _release_unknown(self) -> None:
+        await asyncio.gather(*map(_release_unknown_of, {self._worker, *self._clean_up.lost}))
 
     async def _close(self) -> None:
         """Release everything, also after a start that failed; never hang on a database that does not answer."""
@@ -391,7 +391,7 @@ class Worker:
             self._news.set()
 
 
-async def _release_unheard_of(tenure: Tenure) -> None:
+async def _release_unknown_of(tenure: Tenure) -> None:
     while (trouble := (await tenure.claims.release_unknown()).trouble) is not None:
         if not isinstance(trouble, DatabaseUnavailable):
             log.error("claims whose answer is not known are left to a rescue: %s", trouble)

@@ -46,7 +46,7 @@ class Scene:
             WORKER_LISTEN="off",
         ).wait_ready()
 
-    def claim_unheard(self, number: int = 1) -> list[int]:
+    def claim_unknown(self, number: int = 1) -> list[int]:
         """Jobs of one claim whose answer is lost, and with it the network."""
         self.proxy.swallow(b"on its way")  # which stands in the answer to the claim alone
         with psycopg.connect(self.bench.url) as db:
@@ -89,7 +89,7 @@ def scene(bench: Bench) -> Iterator[Scene]:
 
 def test_they_are_given_back_uncharged(scene: Scene) -> None:
     worker = scene.start()
-    (job_id,) = scene.claim_unheard()
+    (job_id,) = scene.claim_unknown()
     scene.hold(job_id)  # nor can it be given back before the worker has another lease
     scene.come_back(worker)
     later = scene.bench.put(AGENT, run_after=timedelta(seconds=2))
@@ -102,7 +102,7 @@ def test_they_are_given_back_uncharged(scene: Scene) -> None:
 def test_one_that_somebody_holds_keeps_the_worker_from_nothing(scene: Scene, seconds: str) -> None:
     """Not from the others of that claim, nor from those of other workers, however short its calls are bounded."""
     worker = scene.start(call_timeout=seconds)
-    held, *others = scene.claim_unheard(4)
+    held, *others = scene.claim_unknown(4)
     scene.hold(held)
     scene.come_back(worker)
     rescued = scene.job_of_a_lost_worker()
@@ -116,7 +116,7 @@ def test_one_that_somebody_holds_keeps_the_worker_from_nothing(scene: Scene, sec
 def test_what_cannot_be_given_back_is_rescued_in_the_end(scene: Scene) -> None:
     scene.bench.db.execute("ALTER TABLE background_attempts ADD CHECK (verdict <> 'released')")
     worker = scene.start()
-    (job_id,) = scene.claim_unheard()
+    (job_id,) = scene.claim_unknown()
     scene.come_back(worker)
     for each in (scene.job_of_a_lost_worker(), job_id):
         scene.bench.wait(each, "succeeded", seconds=OUTLIVED)
@@ -142,7 +142,7 @@ def test_a_refund_that_is_never_taken_is_rescued_in_the_end(scene: Scene) -> Non
 @pytest.mark.parametrize("is_held", [False, True])
 def test_a_shutdown_just_after_the_comeback_gives_them_back(scene: Scene, is_held: bool) -> None:
     worker = scene.start()
-    (job_id,) = scene.claim_unheard()
+    (job_id,) = scene.claim_unknown()
     if is_held:
         scene.hold(job_id)
     scene.come_back(worker)
@@ -158,7 +158,7 @@ def test_a_worker_that_ends_when_nothing_is_left_runs_them_first(scene: Scene) -
     long = scene.bench.put(AGENT, "wait", 120)  # keeps it at work until the outage
     worker = scene.start(through=DRAINING)
     scene.bench.wait(long, "running")
-    (job_id,) = scene.claim_unheard()
+    (job_id,) = scene.claim_unknown()
     worker.wait_log("lost its lease")
     scene.bench.db.execute("UPDATE background_jobs SET status = 'cancelled', finished_at = now() WHERE id = %s", [long])
     scene.hold(job_id)
